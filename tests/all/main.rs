@@ -44,6 +44,8 @@ mod sessions;
 mod table;
 /// Asyncio tasks that live from job to job.
 mod tasks;
+/// Threads on one stack.
+mod threads;
 
 mod support;
 

@@ -192,8 +192,8 @@ pub(super) fn rows() -> Vec<Row> {
         raises(
             "import os\nos.system('ls')",
             "OSError",
-            "[Errno 52] the sandbox has no processes and no threads: everything runs in one thread; use \
-             asyncio for concurrent waits, and several jobs for parallel computation",
+            "[Errno 52] the sandbox has no processes: use threads or asyncio for concurrent waits, and \
+             several jobs for parallel computation",
         )
         .needs(Need::Default),
     ]

@@ -8,16 +8,14 @@ use serde_json::json;
 use crate::{grade, grade_one, grader, settings};
 
 /// Bodies of `f` that meet a limit, and what is reported of it.
-const LIMITED: [(&str, &str); 14] = [
+const LIMITED: [(&str, &str); 12] = [
     ("import nltk", "the package `nltk`"),
     ("import cv2.data", "the package `cv2`"),
     ("import ssl; ssl.SSLContext(2).wrap_bio(None, None).do_handshake()", "no TLS"),
     ("import curses", "`_curses`"),
     ("import subprocess; subprocess.run(['ls'])", "processes"),
     ("import os; os.system('ls')", "processes"),
-    ("import multiprocessing; multiprocessing.Pool(2).map(abs, [1])", "processes"),
-    ("import threading; threading.Thread(target=print).start()", "one thread"),
-    ("from concurrent.futures import ThreadPoolExecutor as T; T().submit(abs, 1)", "one thread"),
+    ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "one thread"),
     ("import urllib.request; urllib.request.urlopen('http://example.com')", "network"),
     ("import signal; signal.setitimer(signal.ITIMER_PROF, 1)", "timers"),
     ("import os; os.mkfifo('a')", "`os.mkfifo`"),

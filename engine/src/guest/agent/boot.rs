@@ -14,16 +14,17 @@ macro_rules! files {
 
 /// The modules of the agent package, each after those that it imports.
 pub(super) const FILES: [(&str, &str); 19] = files! {
-    "__init__" "_wire" "_streams" "_packages" "_locks" "_describe" "_frames" "_compile" "_values"
+    "__init__" "_wire" "_locks" "_streams" "_packages" "_describe" "_frames" "_compile" "_values"
     "_display" "_host" "_surroundings" "_image" "_warnings" "_late" "_dates" "_paths" "_system"
     "_agent"
 };
 
 /// Modules that run only when a program first needs them. Those of `stand_ins` stand for modules of
 /// the standard library that a build may lack.
-pub(super) const LATE_FILES: [(&str, &str); 21] = files! {
+pub(super) const LATE_FILES: [(&str, &str); 24] = files! {
     "_stdin" "_loop" "_network" "_archives" "_threads" "_hashes" "_arrays" "_integers" "_jpeg"
-    "_pytest" "_tagged" "_signals" "stand_ins/_posixshmem" "stand_ins/_ssl" "stand_ins/fcntl" "stand_ins/grp"
+    "_pytest" "_tagged" "_signals" "_switch" "_suspend" "_processes"
+    "stand_ins/_posixshmem" "stand_ins/_ssl" "stand_ins/fcntl" "stand_ins/grp"
     "stand_ins/pwd" "stand_ins/readline" "stand_ins/resource" "stand_ins/syslog"
     "stand_ins/termios"
 };

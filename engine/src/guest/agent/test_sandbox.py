@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
+from unittest import mock
 
 from hatchery import _archives, _integers, _jpeg, _locks, _network, _pytest, _threads
 
@@ -29,15 +31,19 @@ class Lock:
 class SandboxTest(unittest.TestCase):
     def setUp(self):
         self.slept = []
+        pause = lambda seconds: (self.slept.append(seconds), time.sleep(seconds))
+        patched = mock.patch.object(_locks, "pause", pause)
+        patched.start()
+        self.addCleanup(patched.stop)
 
     def test_locks_sleep_or_refuse_where_they_would_wait(self):
         is_locked = lambda lock: lock.is_taken
-        acquire, enter = _locks.lock_methods(Lock.take, is_locked, Lock, self.slept.append)
+        acquire, enter = _locks.lock_methods(Lock.take, is_locked, Lock)
         self.assertTrue(acquire(Lock()) and acquire(Lock(), timeout=5) and enter(Lock()))
         self.assertFalse(acquire(Lock(True), False))
-        self.assertFalse(acquire(Lock(True), timeout=0.5))
+        self.assertFalse(acquire(Lock(True), timeout=0.01))
         self.assertFalse(acquire(Lock(True), True, 0))
-        self.assertEqual(self.slept, [0.5, 0])
+        self.assertEqual(len(self.slept), 1)
         for wait in (acquire, enter):
             with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
                 wait(Lock(True))
@@ -47,9 +53,8 @@ class SandboxTest(unittest.TestCase):
                     acquire(Lock(is_taken), *arguments)
         # A finaliser, for example, can release it meanwhile.
         lock = Lock(True)
-        sleep = lambda seconds: setattr(lock, "is_taken", False)
-        acquire, _ = _locks.lock_methods(Lock.take, is_locked, Lock, sleep)
-        self.assertTrue(acquire(lock, timeout=1))
+        with mock.patch.object(_locks, "pause", lambda seconds: setattr(lock, "is_taken", False)):
+            self.assertTrue(acquire(lock, timeout=1))
 
     def test_queues_sleep_or_refuse_where_they_would_wait(self):
         def take(queue, block=True, timeout=None):
@@ -58,21 +63,17 @@ class SandboxTest(unittest.TestCase):
             assert queue or not block
             return queue.pop(0)
 
-        get = _locks.queue_method(take, lambda queue: not queue, self.slept.append)
+        get = _locks.queue_method(take, lambda queue: not queue)
         self.assertEqual((get([1]), get([2], timeout=5), get([3], False)), (1, 2, 3))
-        for arguments in ((False,), (True, 0.5)):
+        for arguments in ((False,), (True, 0.01)):
             with self.assertRaises(IndexError):
                 get([], *arguments)
-        self.assertEqual(self.slept, [0.5])
+        self.assertEqual(len(self.slept), 1)
         with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
             get([])
         for queue in ([], [1]):
             with self.assertRaises(ValueError):
                 get(queue, timeout=-1)
-
-    def test_no_thread_is_started(self):
-        with self.assertRaisesRegex(RuntimeError, "can't start new thread: .* asyncio"):
-            _locks.start_thread(print, ())
 
     def test_sockets_and_addresses_are_refused(self):
         source = """

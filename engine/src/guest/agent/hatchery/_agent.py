@@ -23,6 +23,7 @@ from hatchery._describe import describe_value, report_by, text_of
 from hatchery._frames import back_of, get_frame
 from hatchery._host import bridge
 from hatchery._display import Displays
+from hatchery._locks import finish_threads
 from hatchery._image import fill_holes, prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, put_back, reopen_streams
 from hatchery._streams import run_exit_functions
@@ -206,6 +207,8 @@ class Agent:
                     has_value, value = self._execute_with(given, source, code, filename)
                 if bridge.loop is not None:
                     bridge.catch_up()
+                if not moment & REHEARSE:
+                    finish_threads(moment & LAST)
             except BaseException:
                 # CPython before 3.14 loops endlessly where it finds no memory to handle this in.
                 self._reserve = None
@@ -236,7 +239,7 @@ class Agent:
         self._displays.finish(is_interrupted)
         if moment & LAST:
             if not moment & REHEARSE:
-                run_exit_functions()
+                run_exit_functions(is_interrupted)
             try:
                 self._drop_main(moment & REHEARSE)
             except KeyboardInterrupt:

@@ -17,6 +17,7 @@ ADAPTED = {
     LOOPS: "hatchery._loop",
     "socket": "hatchery._network",
     "tarfile": "hatchery._archives",
+    **dict.fromkeys(("threading", "queue", "concurrent.futures._base", "concurrent.futures.thread"), "hatchery._switch"),
     "tqdm.std": "hatchery._threads",
     "matplotlib": "hatchery._threads",
     "PIL.JpegImagePlugin": "hatchery._jpeg",
@@ -32,9 +33,10 @@ ADAPTED = {
     "asyncio": "hatchery._system",
     "ctypes": "hatchery._system",
     "signal": "hatchery._signals",
-    "multiprocessing.context": "hatchery._system",
-    "multiprocessing.process": "hatchery._system",
-    "concurrent.futures.process": "hatchery._system",
+    "multiprocessing.context": "hatchery._processes",
+    "multiprocessing.process": "hatchery._processes",
+    "multiprocessing.pool": "hatchery._processes",
+    "concurrent.futures.process": "hatchery._processes",
     "warnings": "hatchery._warnings",
 }
 

@@ -1,7 +1,6 @@
 """asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
 
-There are no sockets, pipes, processes or signals here, so only other threads can wake it up, in a
-build that has them.
+There are no sockets, pipes, processes or signals here, so only other threads can wake it up.
 
 Everything that an interpreter awaits outside functions runs on one loop, kept by the `bridge`. In a
 session it lives as long as the session's variables, even while no turn awaits anything: a task can
@@ -17,6 +16,7 @@ import sys
 import hatchery
 from asyncio import base_events, events, tasks
 from hatchery._host import bridge
+from hatchery._locks import has_threads
 
 # The most steps of the loop between a session's turns, if tasks always have more to do.
 MOST_STEPS = 1000
@@ -25,10 +25,24 @@ MOST_STEPS = 1000
 class HostSelector:
     """Waits where other event loops wait for sockets."""
 
+    def __init__(self, is_ready):
+        self._is_ready = is_ready
+
     def select(self, timeout=None):
+        if has_threads() and not hatchery._has_threads:
+            from hatchery import _switch
+
+            # On one stack, threads run only while others wait.
+            if timeout != 0 or _switch.current is _switch.main:
+                _switch.give_way(0)
+                _switch.wait("run the event loop", self._is_ready, timeout, self._wait)
+                timeout = 0
+        self._wait(timeout)
+        return ()
+
+    def _wait(self, timeout):
         if timeout is None or timeout > 0 or bridge.awaited:
             bridge.dispatch(bridge.wait(timeout))
-        return ()
 
 
 class HostLoop(base_events.BaseEventLoop):
@@ -38,7 +52,7 @@ class HostLoop(base_events.BaseEventLoop):
 
     def __init__(self, selector=None):
         super().__init__()
-        self._selector = HostSelector()
+        self._selector = HostSelector(self.is_ready)
         self._handled = set()
 
     def _process_events(self, event_list):
@@ -58,6 +72,12 @@ class HostLoop(base_events.BaseEventLoop):
             self.stop()
             self.run_forever()
 
+    def is_ready(self):
+        """Whether there is something to do; in a thread that shares its stack, it waits until then."""
+        if bridge.awaited:
+            bridge.dispatch(bridge.wait(0))
+        return self._is_due() or self._stopping
+
     def _is_due(self):
         timers = self._scheduled
         return bool(self._ready) or bool(timers) and timers[0].when() <= self.time()
@@ -72,11 +92,6 @@ class HostLoop(base_events.BaseEventLoop):
         self._handled.discard(sig)
         signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
         return True
-
-    def run_in_executor(self, executor, func, *args):
-        if executor is None and not hatchery._has_threads:
-            raise RuntimeError("the sandbox has no threads to run this in")
-        return super().run_in_executor(executor, func, *args)
 
 
 def refuse(what, names):

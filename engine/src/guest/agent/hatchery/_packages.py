@@ -12,8 +12,8 @@ import sys
 _NO_NETWORK = "the sandbox has no network"
 _NO_NATIVE = "the sandbox loads no native libraries"
 _NO_PROCESSES = (
-    "the sandbox has no processes and no threads: everything runs in one thread; use asyncio for"
-    " concurrent waits, and several jobs for parallel computation"
+    "the sandbox has no processes: use threads or asyncio for concurrent waits, and several jobs for"
+    " parallel computation"
 )
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"

@@ -8,6 +8,7 @@ import sys
 import types
 
 import hatchery
+from hatchery import _locks
 
 
 # The streams opened here, by name.
@@ -115,9 +116,10 @@ def flush(stream):
         pass
 
 
-def run_exit_functions():
+def run_exit_functions(is_interrupted=False):
     # As a process does at its end: it waits for its threads, except for daemons.
-    threading = sys.modules.get("threading") if hatchery._has_threads else None
+    has_threads = hatchery._has_threads or _locks.has_threads() and not is_interrupted
+    threading = sys.modules.get("threading") if has_threads else None
     if threading is not None:
         run_functions(threading._shutdown)
     run_functions(atexit._run_exitfuncs)

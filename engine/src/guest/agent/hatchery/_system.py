@@ -260,16 +260,17 @@ REFUSED = {
     },
     "asyncio": {NO_NETWORK: "open_unix_connection start_unix_server"},
 }
-# The same for functions that are there, and fail without saying why.
+# The same for functions that are there, and fail without saying why (`_processes.py`).
 FAILING = {
-    # What `multiprocessing` has is made of these methods.
+    "multiprocessing.process": ("BaseProcess", "start"),
     "multiprocessing.context": (
         "BaseContext", "Barrier BoundedSemaphore Condition Event JoinableQueue Lock Manager Pipe Pool Queue RLock"
         " Semaphore SimpleQueue"
     ),
-    "multiprocessing.process": ("BaseProcess", "start"),
     "concurrent.futures.process": ("ProcessPoolExecutor", "__init__"),
 }
+
+
 def adapt(module):
     """Adds what a module lacks."""
     names = dict(FACTS.get(module.__name__, ()))
@@ -310,4 +311,4 @@ def adapt_ctypes(module):
         kind._name, kind._handle = "<uninitialized>", 0
 
 
-ADAPT = dict.fromkeys(("asyncio", *FAILING), adapt) | {"ctypes": adapt_ctypes}
+ADAPT = {"asyncio": adapt, "ctypes": adapt_ctypes}

@@ -1,0 +1,573 @@
+"""Functions that can be suspended, for threads on one stack (`_switch.py`).
+
+A function of the program becomes a generator: each call that may wait becomes a `yield from`, down to
+the methods of locks, queues and the like, which yield what they wait for.
+"""
+
+import _thread
+import ast
+import builtins
+import contextvars
+import copy
+import functools
+import linecache
+import sys
+import types
+
+from hatchery import _locks, _switch
+from hatchery._describe import is_ours
+from hatchery._switch import Wait
+
+# The names in generators of what they call.
+CALL, ENTERED, TURN = "_hatchery_call", "_hatchery_entered", "_hatchery_turn"
+ITEM, SOURCE = "_hatchery_item", "_hatchery_source"
+# Calls of these names never wait.
+QUICK = frozenset(
+    name for kind in (str, bytes, list, dict, set, int, float, sys.stdout.__class__) for name in dir(kind)
+)
+# Generators and coroutines.
+SUSPENDED_ANYWAY = 0x20 | 0x80 | 0x200
+FUTURE_FLAGS = 0xFFFFFF & ~0xFFFF
+# What functions of programs become, with their code, by its identity; and of Python's own, by name.
+made, WAITS = {}, {}
+# The syntax trees of files, each with its lines and what it imports.
+trees = {}
+
+
+def body(function, args, options):
+    """Is a thread."""
+    yield Wait("start", lambda: True)
+    try:
+        yield from call(function, *args, **options)
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise  # in the main thread, for which it is meant
+    except BaseException as error:
+        import traceback
+
+        print(f"Exception ignored in thread started by: {function!r}", file=sys.stderr)
+        traceback.print_exception(error)
+
+
+def call(function, /, *args, **options):
+    """Calls a function so that its waits suspend the thread."""
+    if type(function) is types.MethodType:
+        function, args = function.__func__, (function.__self__, *args)
+    version = suspended(function)
+    if version is None:
+        return function(*args, **options)
+    return (yield from version(*args, **options))
+
+
+def run_in(context, function, /, *args, **options):
+    """Is `contextvars.Context.run`."""
+    steps, answer = call(function, *args, **options), None
+    while True:
+        try:
+            answer = yield context.run(steps.send, answer)
+        except StopIteration as end:
+            return end.value
+
+
+def suspended(function):
+    """Returns the function as a generator function; `None` if it never waits or can't be suspended."""
+    if type(function) is not types.FunctionType:
+        if type(function) is functools.partial:
+            return functools.partial(call, function.func, *function.args, **function.keywords)
+        context = getattr(function, "__self__", None)
+        if isinstance(context, contextvars.Context) and function == context.run:
+            return functools.partial(run_in, context)
+        method = getattr(type(function), "__call__", None)
+        return functools.partial(call, method, function) if type(method) is types.FunctionType else None
+    make = WAITS.get(f"{function.__module__}.{function.__qualname__}")
+    if make is not None:
+        return make(function)
+    code = function.__code__
+    if id(code) not in made:
+        made[id(code)] = code, None  # while it is made: a recursive call alone doesn't wait
+        made[id(code)] = code, generator_code(function)
+    code = made[id(code)][1]
+    if code is None:
+        return None
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    closure = tuple(cells.get(name) or HOOKS[name] for name in code.co_freevars)
+    version = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, closure)
+    version.__kwdefaults__ = function.__kwdefaults__
+    return version
+
+
+def generator_code(function):
+    """Returns the code of a function of the program in which calls that may wait suspend it."""
+    code = function.__code__
+    is_pythons = (function.__module__ or "").partition(".")[0] in sys.stdlib_module_names
+    if code.co_flags & SUSPENDED_ANYWAY or is_pythons or is_ours(code):
+        return None
+    node, imports = definition(function)
+    # Another text may have taken its place since.
+    if node is None or compiled(node, code, (), imports).co_code != code.co_code:
+        return None
+    node = Suspender(function).suspend(node)
+    return None if node is None else compiled(node, code, HOOKS, imports)
+
+
+def definition(function):
+    """Returns the syntax tree of a function, and the names that its module imports."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if trees.get(code.co_filename, (None,))[0] is not lines:
+        try:
+            tree = ast.parse("".join(lines))
+        except (SyntaxError, ValueError):
+            return None, ()
+        trees[code.co_filename] = lines, tree, imported(tree)
+    _, tree, names = trees[code.co_filename]
+    for node in ast.walk(tree):
+        if is_of(node, code):
+            return copy.deepcopy(node), names
+    return None, ()
+
+
+def is_of(node, code):
+    """Whether the code may be that of a definition."""
+    if isinstance(node, ast.FunctionDef):
+        first = min(one.lineno for one in (node, *node.decorator_list))
+        return (node.name, first) == (code.co_name, code.co_firstlineno)
+    if not isinstance(node, ast.Lambda) or node.lineno != code.co_firstlineno or code.co_name != "<lambda>":
+        return False
+    places = [(line, column) for line, _, column, _ in code.co_positions() if line and column]
+    body = node.body
+    return min(places, default=None) == (body.lineno, body.col_offset)
+
+
+def imported(node):
+    """Returns the names that are imported in a module, apart from its functions and classes."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {(one.asname or one.name).partition(".")[0] for one in node.names} - {"*"}
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+        return set()
+    return {name for one in ast.iter_child_nodes(node) for name in imported(one)}
+
+
+def inner_codes(code):
+    return [one for one in code.co_consts if isinstance(one, types.CodeType)]
+
+
+def compiled(node, code, hooks, imports):
+    """Compiles the definition of a function in the surroundings that it needs, and returns its code."""
+    names = " = ".join((*code.co_freevars, *hooks, "_"))
+    klass = code.co_qualname.split(".")[-2:-1]
+    inner = f" class {klass[0]}:\n  def f(): 0\n" if klass and klass[0] != "<locals>" else " def f(): 0\n"
+    # Calls of methods of what is imported are compiled in another way.
+    tree = ast.parse(f"import {', '.join(('_', *imports))}\ndef outer():\n {names} = 0\n{inner}")
+    place = tree.body[1].body
+    if isinstance(place[-1], ast.ClassDef):
+        place = place[-1].body
+    arguments = node.args
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        if one is not None:
+            one.annotation = None
+    arguments.defaults = [ast.Constant(0) for _ in arguments.defaults]
+    arguments.kw_defaults = [one and ast.Constant(0) for one in arguments.kw_defaults]
+    node.decorator_list, node.returns = [], None
+    place[-1] = node if isinstance(node, ast.FunctionDef) else ast.Assign([ast.Name("_", ast.Store())], node)
+    flags = code.co_flags & FUTURE_FLAGS
+    found = [compile(ast.fix_missing_locations(tree), code.co_filename, "exec", flags, dont_inherit=True)]
+    for one in found:
+        if (one.co_name, one.co_firstlineno) == (code.co_name, node.lineno):
+            return one.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+        found += inner_codes(one)
+
+
+def given(function):
+    return ast.Name(function, ast.Load())
+
+
+class Suspender(ast.NodeTransformer):
+    """Rewrites a function's definition, but none inside it."""
+
+    def __init__(self, function):
+        self._function = function
+        self._globals = function.__globals__
+        code = function.__code__
+        self._cells = dict(zip(code.co_freevars, function.__closure__ or ()))
+        self._locals = {*code.co_varnames, *code.co_cellvars}
+        self._has_changed = False
+        # What comprehensions become.
+        self._is_lambda, self._made = False, []
+
+    def suspend(self, node):
+        self._is_lambda = isinstance(node, ast.Lambda)
+        body = self.visit(node.body) if self._is_lambda else list(map(self.visit, node.body))
+        node.body = body if self._is_lambda else self._made + body
+        return node if self._has_changed else None
+
+    def _leave(self, node):
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _leave
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = _leave
+
+    def _suspended(self, hook, *arguments, keywords=()):
+        self._has_changed = True
+        return ast.YieldFrom(ast.Call(given(hook), list(arguments), list(keywords)))
+
+    def visit_Call(self, node):
+        may_wait = self._may_wait(node.func)
+        self.generic_visit(node)
+        if not may_wait:
+            return node
+        return ast.copy_location(self._suspended(CALL, node.func, *node.args, keywords=node.keywords), node)
+
+    def visit_With(self, node):
+        for item in node.items:
+            place = item.context_expr
+            if not (isinstance(place, ast.Call) and isinstance(place.func, ast.Name) and place.func.id == "open"):
+                item.context_expr = ast.copy_location(self._suspended(ENTERED, self.visit(place)), place)
+        node.body = [self.visit(one) for one in node.body]
+        return node
+
+    def visit_ListComp(self, node):
+        """Makes a function of one that may wait, such as `[queue.get() for _ in range(3)]`."""
+        plain, had_changed, self._has_changed = copy.deepcopy(node), self._has_changed, False
+        inner = ast.Expr(ast.Call(ast.Attribute(given(ITEM), "append", ast.Load()), [node.elt], []))
+        for one in reversed(node.generators):
+            for test in reversed(one.ifs):
+                inner = ast.If(test, [inner], [])
+            source = given(SOURCE) if one is node.generators[0] else one.iter
+            inner = ast.For(one.target, source, [inner], [])
+        inner = self.visit(inner)
+        may_wait, self._has_changed = self._has_changed, had_changed
+        is_simple = not any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in ast.walk(plain))
+        if not may_wait or not is_simple or self._is_lambda:
+            return plain
+        [made] = ast.parse(f"def {ITEM}_{len(self._made)}({SOURCE}):\n {ITEM} = []\n 0\n return {ITEM}").body
+        made.body[1] = ast.copy_location(inner, node)
+        self._made.append(made)
+        self._has_changed = True
+        return ast.copy_location(ast.YieldFrom(ast.Call(given(made.name), [self.visit(node.generators[0].iter)], [])), node)
+
+    def visit_While(self, node):
+        self.generic_visit(node)
+        node.body.insert(0, ast.copy_location(ast.Expr(self._suspended(TURN)), node))
+        return node
+
+    def visit_For(self, node):
+        source = node.iter
+        if not (isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "iter"):
+            return self.generic_visit(node)
+        if len(source.args) != 2 or source.keywords:
+            return self.generic_visit(node)
+        # `for item in iter(queue.get, None)`
+        item = ast.NamedExpr(ast.Name(ITEM, ast.Store()), self._suspended(CALL, source.args[0]))
+        test = ast.Compare(item, [ast.NotEq()], [source.args[1]])
+        self.generic_visit(node)
+        bound = ast.Assign([node.target], given(ITEM))
+        return ast.copy_location(ast.While(test, [bound, *node.body], node.orelse), node)
+
+    def _may_wait(self, called):
+        """Whether a call may wait, as far as the names tell."""
+        if isinstance(called, ast.Name):
+            if called.id in self._cells:
+                return self._value_may_wait(cell_value(self._cells[called.id]))
+            if called.id in self._locals:
+                return True
+            if called.id in self._globals:
+                return self._value_may_wait(self._globals[called.id])
+            return not hasattr(builtins, called.id)
+        if not isinstance(called, ast.Attribute):
+            return True
+        if isinstance(called.value, ast.Name) and called.value.id not in self._locals:
+            module = self._globals.get(called.value.id)
+            if isinstance(module, types.ModuleType):
+                return self._value_may_wait(getattr(module, called.attr, None))
+        methods = [
+            vars(kind)[called.attr]
+            for kind in list(self._globals.values())
+            if isinstance(kind, type) and called.attr in vars(kind)
+        ]
+        if called.attr in NAMES or any(map(self._value_may_wait, methods)):
+            return True
+        return called.attr not in QUICK and not methods
+
+    def _value_may_wait(self, value):
+        if isinstance(value, (type, types.BuiltinFunctionType)):
+            return False
+        return type(value) is not types.FunctionType or suspended(value) is not None
+
+
+def cell_value(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+class Entered:
+    """A context manager whose `__enter__` has been called."""
+
+    def __init__(self, value, leave):
+        self._value, self._leave = value, leave
+
+    def __enter__(self):
+        return self._value
+
+    def __exit__(self, *error):
+        return self._leave(*error)
+
+
+def entered(manager):
+    """Enters a context manager so that its wait suspends the thread."""
+    enter = getattr(type(manager), "__enter__", None)
+    if suspended(enter) is None:
+        return manager
+    value = yield from call(enter, manager)
+    return Entered(value, functools.partial(type(manager).__exit__, manager))
+
+
+def turn():
+    """Lets others run if the thread has had its time."""
+    if _locks.monotonic() - _switch.began > _switch.SLICE:
+        yield Wait("go on", lambda: True)
+
+
+HOOKS = {name: types.CellType(hook) for name, hook in ((CALL, call), (ENTERED, entered), (TURN, turn))}
+
+
+# What Python's own functions become: each waits until the original wouldn't, and then calls it.
+
+
+def waits(module, name, what, is_ready):
+    """Adds a method which waits for something that `is_ready` sees, of an object and a thread."""
+
+    def make(method):
+        names = method.__code__.co_varnames[1 : method.__code__.co_argcount]
+
+        def version(self, /, *args, **options):
+            options.update(zip(names, args))
+            timeout = options.get("timeout")
+            timeout = None if timeout == -1 else timeout
+            blocks = options.get("block", options.get("blocking", True))
+            if blocks and (timeout is None or isinstance(timeout, (int, float)) and timeout > 0):
+                me = _switch.current
+                if not (yield from pause(what, lambda: is_ready(self, me), timeout)):
+                    options["timeout"] = 0
+            return method(self, **options)
+
+        return version
+
+    WAITS[f"{module}.{name}"] = make
+
+
+def pause(what, is_ready, timeout=None):
+    """Waits; returns whether it is ready, rather than late."""
+    wait = Wait(what, is_ready, timeout)
+    return wait.is_over() or (yield wait)
+
+
+def replaces(module, name):
+    def put(version):
+        WAITS[f"{module}.{name}"] = lambda function: version
+        return version
+
+    return put
+
+
+for name in ("acquire", "__enter__"):
+    waits("hatchery._locks", f"lock.{name}", "release the lock", lambda lock, me: not lock.locked())
+waits("hatchery._locks", "SimpleQueue.get", "put something into the queue", lambda queue, me: not queue.empty())
+waits("threading", "_RLock.acquire", "release the lock", lambda lock, me: lock._owner in (None, me.ident))
+waits("threading", "Semaphore.acquire", "release the semaphore", lambda one, me: one._value > 0)
+waits("threading", "Event.wait", "set the event", lambda event, me: event.is_set())
+waits("threading", "Thread.join", "end the thread", lambda thread, me: thread.ident == me.ident or not thread.is_alive())
+waits("queue", "Queue.get", "put something into the queue", lambda one, me: one._qsize() or is_closed(one))
+waits("queue", "Queue.put", "take something from the queue",
+      lambda one, me: not 0 < one.maxsize <= one._qsize() or is_closed(one))
+waits("queue", "Queue.join", "finish the tasks of the queue", lambda one, me: not one.unfinished_tasks)
+for name in ("result", "exception"):
+    waits("concurrent.futures._base", f"Future.{name}", "end the call", lambda future, me: future.done())
+
+
+def is_closed(queue):
+    return getattr(queue, "is_shutdown", False)
+
+
+@replaces("hatchery._locks", "sleep")
+def sleep(*seconds):
+    if not _switch.is_duration(seconds):
+        _locks.pause(*seconds)
+    yield from pause("sleep", lambda: False, *seconds)
+
+
+@replaces("threading", "Condition.__enter__")
+def enter_condition(self):
+    return (yield from call(self._lock.__enter__))
+
+
+@replaces("threading", "Condition.wait")
+def wait_for_notice(self, timeout=None):
+    if not self._is_owned():
+        raise RuntimeError("cannot wait on un-acquired lock")
+    waiter = _thread.allocate_lock()
+    waiter.acquire()
+    self._waiters.append(waiter)
+    saved = self._release_save()
+    is_noticed = yield from pause("notify the condition", lambda: not waiter.locked(), timeout)
+    inner = getattr(self._lock, "_block", self._lock)
+    yield from pause("release the lock", lambda: not inner.locked())
+    self._acquire_restore(saved)
+    if not is_noticed and waiter in self._waiters:
+        self._waiters.remove(waiter)
+    return is_noticed
+
+
+@replaces("threading", "Condition.wait_for")
+def wait_for_condition(self, predicate, timeout=None):
+    end = None if timeout is None else _locks.monotonic() + timeout
+    result = predicate()
+    while not result:
+        left = None if end is None else end - _locks.monotonic()
+        if left is not None and left <= 0:
+            break
+        yield from wait_for_notice(self, left)
+        result = predicate()
+    return result
+
+
+@replaces("threading", "Barrier.wait")
+def wait_at_barrier(self, timeout=None):
+    timeout = self._timeout if timeout is None else timeout
+    yield from enter_condition(self._cond)
+    try:
+        while self._state in (-1, 1):
+            yield from wait_for_notice(self._cond)
+        self._enter()
+        index = self._count
+        self._count += 1
+        try:
+            if index + 1 == self._parties:
+                self._release()
+            else:
+                yield from wait_for_condition(self._cond, lambda: self._state != 0, timeout)
+                self._wait(0)
+            return index
+        finally:
+            self._count -= 1
+            self._exit()
+    finally:
+        self._cond.release()
+
+
+@replaces("threading", "Thread._bootstrap")
+def bootstrap(self):
+    import threading
+
+    self._set_ident()
+    for name in ("_set_native_id", "_set_tstate_lock"):
+        getattr(self, name, int)()
+    with threading._active_limbo_lock:
+        threading._active[self._ident] = self
+        threading._limbo.pop(self, None)
+    self._started.set()
+    if threading._trace_hook:
+        sys.settrace(threading._trace_hook)
+    if threading._profile_hook:
+        sys.setprofile(threading._profile_hook)
+    try:
+        yield from call(self.run)
+    except BaseException:
+        self._invoke_excepthook(self)
+    finally:
+        self._delete()
+
+
+@replaces("threading", "Thread.run")
+def run_thread(self):
+    try:
+        if self._target is not None:
+            yield from call(self._target, *self._args, **self._kwargs)
+    finally:
+        del self._target, self._args, self._kwargs
+
+
+@replaces("threading", "Timer.run")
+def run_timer(self):
+    yield from pause("pass the time", self.finished.is_set, self.interval)
+    if not self.finished.is_set():
+        yield from call(self.function, *self.args, **self.kwargs)
+    self.finished.set()
+
+
+@replaces("concurrent.futures.thread", "_worker")
+def work(reference, *given):
+    """Runs the calls of a pool; before 3.14 it is given a queue and how to begin, then a context."""
+    from concurrent.futures import _base, thread
+
+    context = given[0] if len(given) == 2 else None
+    queue = given[1] if context is not None else given[0]
+    # The pool holds locks while it starts this.
+    yield Wait(_switch.POOL, lambda: True)
+    try:
+        if context is not None:
+            context.initialize()
+        elif given[1] is not None:
+            given[1](*given[2])
+    except BaseException:
+        _base.LOGGER.critical("Exception in initializer:", exc_info=True)
+        executor = reference()
+        if executor is not None:
+            executor._initializer_failed()
+        return
+    while True:
+        if queue.empty():
+            executor = reference()
+            if executor is not None:
+                executor._idle_semaphore.release()
+            del executor
+            yield from pause(_switch.POOL, lambda: not queue.empty())
+        item = queue.get_nowait()
+        if item is not None:
+            yield from work_on(item, context)
+            del item
+            continue
+        executor = reference()
+        if thread._shutdown or executor is None or executor._shutdown:
+            if executor is not None:
+                executor._shutdown = True
+            queue.put(None)
+            break
+        del executor
+    if context is not None:
+        context.finalize()
+
+
+def work_on(item, context):
+    if not item.future.set_running_or_notify_cancel():
+        return
+    function, args, options = (item.fn, item.args, item.kwargs) if context is None else item.task
+    try:
+        result = yield from call(function, *args, **options)
+    except BaseException as error:
+        item.future.set_exception(error)
+        del item
+    else:
+        item.future.set_result(result)
+
+
+@replaces("asyncio.base_events", "BaseEventLoop.run_forever")
+def run_loop(self):
+    if not (hasattr(self, "is_ready") and hasattr(self, "_run_forever_setup")):
+        return self.run_forever()
+    self._run_forever_setup()
+    try:
+        while True:
+            timers = self._scheduled
+            timeout = max(timers[0].when() - self.time(), 0) if timers else None
+            yield from pause("run the event loop", self.is_ready, timeout)
+            self._run_once()
+            if self._stopping:
+                break
+    finally:
+        self._run_forever_cleanup()
+
+
+NAMES = frozenset(name.rpartition(".")[2] for name in WAITS)
