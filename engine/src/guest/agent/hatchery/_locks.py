@@ -129,7 +129,7 @@ def install():
     replace(lock, [(acquire, ("acquire", "acquire_lock")), (enter, ("__enter__",))])
     queue = _queue.SimpleQueue
     replace(queue, [(queue_method(queue.get, queue.empty), ("get",))])
-    time.sleep = sleep
+    time.sleep, sleep.__module__ = sleep, "time"
     # `threading`, which is imported later, takes them from here.
     _thread.start_new_thread = _thread.start_new = start_new_thread
     _thread.start_joinable_thread = start_joinable_thread

@@ -71,6 +71,8 @@ def run_in(context, function, /, *args, **options):
 
 def suspended(function):
     """Returns the function as a generator function; `None` if it never waits or can't be suspended."""
+    if isinstance(function, staticmethod):
+        function = function.__func__
     if type(function) is not types.FunctionType:
         if type(function) is functools.partial:
             return functools.partial(call, function.func, *function.args, **function.keywords)
@@ -391,7 +393,7 @@ def is_closed(queue):
     return getattr(queue, "is_shutdown", False)
 
 
-@replaces("hatchery._locks", "sleep")
+@replaces("time", "sleep")
 def sleep(*seconds):
     if not _switch.is_duration(seconds):
         _locks.pause(*seconds)

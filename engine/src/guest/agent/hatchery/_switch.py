@@ -208,6 +208,11 @@ def start_new_thread(function, args, kwargs={}, /):
     return start(function, args, kwargs).ident
 
 
+def start_bootstrap(bootstrap, args):
+    """Starts a thread of `threading` (CPython 3.12)."""
+    return start(bootstrap, args, {}, bootstrap.__self__.daemon).ident
+
+
 def start_joinable_thread(function, handle=None, daemon=True):
     if not callable(function):
         raise TypeError("thread function must be callable")
@@ -345,7 +350,7 @@ def adapt(threading):
     for owner, changes in (
         (threading._main_thread, of_main),
         (threading, {
-            "_start_new_thread": start_new_thread, "_start_joinable_thread": start_joinable_thread,
+            "_start_new_thread": start_bootstrap, "_start_joinable_thread": start_joinable_thread,
             "_ThreadHandle": Handle, "_make_thread_handle": lambda ident: Handle(Task(ident)),
             "get_ident": get_ident, "get_native_id": get_native_id, "_set_sentinel": set_sentinel, "_thread_shutdown": shutdown,
             # CPython's own knows one owner.
