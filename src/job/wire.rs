@@ -330,11 +330,14 @@ mod tests {
         let base = base.deterministic(Deterministic::new(1)).tenant("old").priority(Priority::Low);
         let nothing = base.clone().with_wire(wire::Job::default(), &Intake::BATCH).unwrap();
         assert_eq!((nothing.source(), &nothing.request.program.stdin[..]), ("old", &b"old"[..]));
-        assert_eq!((nothing.tenant.as_deref(), nothing.priority), (Some("old"), Priority::Low));
+        assert_eq!(
+            (nothing.request.tenant.as_deref(), nothing.request.priority),
+            (Some("old"), Priority::Low)
+        );
         assert_eq!(nothing.request.program.deterministic, Some(Deterministic::new(1)));
         let job = json!({ "code": "new", "args": ["b"], "files": { "f": "new" }, "tenant": "new" });
         let job = base.with_wire(Intake::BATCH.job(job).unwrap(), &Intake::BATCH).unwrap();
-        assert_eq!((job.source(), job.tenant.as_deref()), ("new", Some("new")));
+        assert_eq!((job.source(), job.request.tenant.as_deref()), ("new", Some("new")));
         assert_eq!(job.request.program.args, ["a", "b"]);
         assert_eq!(*job.request.program.files.last().unwrap().contents, b"new");
     }

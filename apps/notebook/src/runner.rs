@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::event::{CellEvent, Interrupts, Progress, end_by};
 use crate::guest::{self, Cell};
 use crate::outputs::Outputs;
-use crate::places::Places;
 use crate::prefixes::{CheckpointCache, Claim, Key, Next, PrefixCache, PrefixState};
 use crate::problem::{Problem, remarks};
 use crate::report::{NotebookEnd, Report, Resumption};
