@@ -15,7 +15,7 @@ import zipfile
 HERE = pathlib.Path(__file__).parent
 OLDEST = "3.12"
 # What has machine code, but which what needs it imports only for some features.
-OPTIONAL = ("greenlet", "jedi", "moocore", "pexpect", "psutil", "tornado")
+OPTIONAL = ("greenlet", "jedi", "pexpect", "psutil", "tornado")
 PURE = ["--only-binary=:all:", "--platform=any", "--implementation=py", "--abi=none"]
 
 
