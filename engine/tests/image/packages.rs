@@ -7,8 +7,8 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use engine::{
-    CacheDir, ImageSpec, Interface, Package, PackageError, PackageOrigin, PythonTarget,
-    SessionState, Silent, Verdict,
+    CacheDir, ImageSpec, Interface, Package, PackageError, PackageOrigin, PythonTarget, Silent,
+    Verdict,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -16,7 +16,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::setup::OwnImage;
-use crate::support::{engine, load_or_build, plain, program, turn, value};
+use crate::support::{engine, load_or_build, plain, program, revived, turn, value};
 
 const WHEEL: &str = "greeting-1.2-py3-none-any.whl";
 const METADATA: &str = "Metadata-Version: 2.1\nName: greeting\nVersion: 1.2\n\
@@ -112,7 +112,7 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
     let path = folder.path().join("saved.session");
     value(&mut slot, "kept = 7; open('kept.txt', 'w').write('kept')");
     slot.suspend().unwrap().save(&path).unwrap();
-    slot.resume(&SessionState::revive(&again, &path).unwrap()).unwrap();
+    slot.resume(&revived(&again, &path).unwrap()).unwrap();
     assert_eq!(value(&mut slot, LOOK), seen);
     assert_eq!(value(&mut slot, "[kept, open('kept.txt').read()]"), json!([7, "kept"]));
 }

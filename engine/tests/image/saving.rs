@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::{Deterministic, Image, Program, SessionError, SessionState};
+use engine::{Deterministic, Program, SessionError, SessionState};
 use serde_json::{Value, json};
 
-use crate::support::{both, copied, in_another_process, mapped, plain, program, value, value_of};
+use crate::support::{
+    both, copied, in_another_process, mapped, plain, program, revived, value, value_of,
+};
 
 const SESSION: &str = r"
 import os, random, sys, time, types, uuid
@@ -45,10 +47,6 @@ out.write(b'ended')
 /// Returns the same wherever a deterministic session continues.
 const CHANCE: &str = "[time.time(), time.monotonic(), random.random(), float(numpy.random.rand()), \
                       str(uuid.uuid4()), str(uuid.uuid1()), os.urandom(8).hex()]";
-
-fn revive(image: &Image, path: &Path) -> Result<SessionState, SessionError> {
-    SessionState::revive(std::slice::from_ref(image), path).map(|(_, state)| state)
-}
 
 fn expected() -> Value {
     json!([
@@ -119,11 +117,11 @@ fn revive() {
     };
     for (kind, image) in both() {
         let mut slot = image.start().unwrap();
-        let fixed = revive(image, &folder.join("fixed")).unwrap();
+        let fixed = revived(image, &folder.join("fixed")).unwrap();
         slot.resume(&fixed).unwrap();
         assert_eq!(value(&mut slot, CHANCE), read("wanted.json"), "{kind}");
         assert_eq!(value(&mut slot, GO_ON), expected(), "{kind}, deterministic");
-        let plain = revive(image, &folder.join("plain")).unwrap();
+        let plain = revived(image, &folder.join("plain")).unwrap();
         slot.resume(&plain).unwrap();
         let drawn = value(&mut slot, CHANCE);
         for place in 0..7 {
@@ -139,9 +137,9 @@ fn a_revived_session_is_saved_and_revived_like_any_other() {
     let mut slot = copied().start().unwrap();
     value(&mut slot, SESSION);
     slot.suspend().unwrap().save(&folder.path("first")).unwrap();
-    let first = revive(copied(), &folder.path("first")).unwrap();
+    let first = revived(copied(), &folder.path("first")).unwrap();
     first.save(&folder.path("second")).unwrap();
-    let second = revive(mapped(), &folder.path("second")).unwrap();
+    let second = revived(mapped(), &folder.path("second")).unwrap();
     assert_eq!((first.pages(), first.bytes()), (second.pages(), second.bytes()));
     let mut slot = mapped().start().unwrap();
     slot.resume(&second).unwrap();
@@ -154,7 +152,7 @@ fn a_fresh_session_can_be_saved_and_a_file_replaced() {
     let path = folder.path("session");
     fs::write(&path, "something else").unwrap();
     SessionState::fresh(mapped()).save(&path).unwrap();
-    slot.resume(&revive(mapped(), &path).unwrap()).unwrap();
+    slot.resume(&revived(mapped(), &path).unwrap()).unwrap();
     assert_eq!(value(&mut slot, "x = 1; x"), json!(1));
     assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is left beside it");
     let refused = SessionState::fresh(mapped()).save(&folder.path("no/such/folder")).unwrap_err();
@@ -165,7 +163,7 @@ fn a_fresh_session_can_be_saved_and_a_file_replaced() {
 #[track_caller]
 fn assert_no_session(path: &Path, bytes: &[u8], what: &str) {
     fs::write(path, bytes).expect("temporary files can be written");
-    match revive(mapped(), path) {
+    match revived(mapped(), path) {
         Err(error @ SessionError::NotASession { .. }) => {
             assert!(error.to_string().contains(path.to_str().expect("a plain path")), "{error}");
         }
@@ -181,7 +179,7 @@ fn what_is_no_whole_session_is_an_error() {
     let path = folder.path("session");
     slot.suspend().unwrap().save(&path).unwrap();
     let whole = fs::read(&path).unwrap();
-    revive(mapped(), &path).unwrap();
+    revived(mapped(), &path).unwrap();
     // Forty at the beginning, the rest all over the file.
     let all_over = (1..=30).map(|part| part * (whole.len() - 1) / 30);
     for at in (0..40).chain(all_over) {
@@ -209,7 +207,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
     let body = fs::read(&path).unwrap()[40..].to_vec();
     let sealed = |body: &[u8]| [&b"HTCHSES3"[..], blake3::hash(body).as_bytes(), body].concat();
     fs::write(&path, sealed(&body)).unwrap();
-    revive(mapped(), &path).unwrap();
+    revived(mapped(), &path).unwrap();
     for len in (0..body.len()).step_by(body.len().div_ceil(50)) {
         assert_no_session(&path, &sealed(&body[..len]), &format!("cut to {len} bytes"));
     }
@@ -219,7 +217,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
         let mut other = body.clone();
         other[at] = other[at].wrapping_add(0x41);
         fs::write(&path, sealed(&other)).unwrap();
-        if let Ok(state) = revive(mapped(), &path) {
+        if let Ok(state) = revived(mapped(), &path) {
             // Whether or not the system has enough memory.
             drop(slot.resume(&state));
             slot.reset().unwrap();
@@ -233,7 +231,7 @@ fn a_session_of_another_image_says_which() {
     let folder = Folder::new();
     let path = folder.path("session");
     SessionState::fresh(mapped()).save(&path).unwrap();
-    let refused = revive(plain(), &path).unwrap_err();
+    let refused = revived(plain(), &path).unwrap_err();
     let SessionError::OtherImage { saved, here, preload, .. } = &refused else {
         panic!("{refused}")
     };
@@ -249,7 +247,7 @@ fn a_session_of_another_image_says_which() {
 fn a_file_that_cannot_be_read_says_so() {
     let folder = Folder::new();
     for path in [folder.path("missing"), folder.folder.path().to_owned()] {
-        let refused = revive(mapped(), &path).unwrap_err();
+        let refused = revived(mapped(), &path).unwrap_err();
         assert!(matches!(refused, SessionError::File { action: "read", .. }), "{refused}");
         assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
     }

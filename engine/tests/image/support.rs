@@ -1,11 +1,12 @@
 //! One engine for each way in which interpreters get the memory of an image, and helpers of tests.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use engine::{
     Afterwards, Engine, EngineConfig, Image, ImageError, ImageSpec, Interpreter, Limits, Outcome,
-    Program, ProgressSink, Silent, StopHandle, Verdict,
+    Program, ProgressSink, SessionError, SessionState, Silent, StopHandle, Verdict,
 };
 use serde_json::Value;
 
@@ -54,6 +55,11 @@ pub(crate) fn copied() -> &'static Image {
 /// Returns both, with their names.
 pub(crate) fn both() -> [(&'static str, &'static Image); 2] {
     [("mapped", mapped()), ("copied", copied())]
+}
+
+/// Reads a session that was saved on this image.
+pub(crate) fn revived(image: &Image, path: &Path) -> Result<SessionState, SessionError> {
+    SessionState::revive(std::slice::from_ref(image), path).map(|(_, state)| state)
 }
 
 /// Returns an image without imports.
