@@ -414,8 +414,8 @@ fn short_or_long(typed: &[OsString]) -> clap::Command {
     if asks { definition() } else { Arguments::command() }
 }
 
-/// Replaces the tip of an error by a helpful one. clap advises `-- ARGUMENT` for every unknown
-/// argument, which is right only for arguments of a program.
+/// Replaces the tip of an error by a helpful one. The tip `-- ARGUMENT`, which clap gives for every
+/// unknown argument, is right only for arguments of a program.
 fn explained(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -501,8 +501,7 @@ pub(crate) struct McpArguments {
     pub(crate) programs: ProgramArguments,
 }
 
-// A command of its own: as `hatchery batch merge`, a batch in a file named `merge` could no longer be
-// run by its name.
+// A command of its own: with `hatchery batch merge`, a batch in a file of that name couldn't be run.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArguments {
     /// The jobs of the batch, as its shards read them; `-` reads standard input.

@@ -92,8 +92,8 @@ pub(crate) fn add_beside(job: Job, file: &Path) -> anyhow::Result<Job> {
     Ok(job.beside(folder)?)
 }
 
-/// Notes that a file which the program didn't find lies beside its script, and which option gives it
-/// to the program. The guest's own advice knows nothing of the host.
+/// Notes that a file which the program didn't find lies beside its script, and which option provides
+/// it. The guest's own advice knows nothing of the host.
 pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
     let Verdict::Raised(exception) = &outcome.verdict else { return };
     let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());

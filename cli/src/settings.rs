@@ -58,7 +58,7 @@ pub(crate) struct Setting {
 }
 
 impl Settings {
-    /// Reads the file that the command line names, or else the environment; without either, the
+    /// Reads the file that the command line names, or else the environment. Without either, reads the
     /// user's own, if there is one. The error says what is wrong, and where.
     pub(crate) fn find(named: Option<&Path>) -> Result<Option<Self>, String> {
         let variable = || std::env::var_os(FILE).map(PathBuf::from);

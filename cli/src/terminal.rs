@@ -2,13 +2,14 @@
 //!
 //! Text of programs is made harmless for a terminal, and stays exact for a pipe.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytesize::ByteSize;
+use console::{Alignment, measure_text_width, pad_str};
 use hatchery::event::Stream;
 use hatchery::terminal::{self, Escapes};
 use indicatif::{MultiProgress, ProgressBar, ProgressFinish, ProgressStyle};
@@ -173,7 +174,7 @@ pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<S
 
 fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usize) -> Vec<String> {
     let mut widths: [usize; COLUMNS] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+        rows.iter().map(|row| measure_text_width(&row[column])).max().unwrap_or(0)
     });
     let gaps = GAP.len() * COLUMNS.saturating_sub(1);
     let is_whole = widths.map(|width| width <= WHOLE_WIDTH);
@@ -184,11 +185,16 @@ fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usi
         *widest -= 1;
     }
     let lines = rows.iter().map(|row| {
-        let cells =
-            row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", cut(cell, width)));
+        let cells = row.iter().zip(widths);
+        let cells = cells.map(|(cell, width)| pad_str(cell, width, Alignment::Left, Some("…")));
         cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned()
     });
     lines.collect()
+}
+
+/// Formats a number of bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).to_string()
 }
 
 /// Formats a time in seconds with three digits.
@@ -214,15 +220,6 @@ pub(crate) fn three_digits(number: f64) -> String {
         ..9.995 => format!("{number:.2}"),
         ..99.95 => format!("{number:.1}"),
         _ => format!("{number:.0}"),
-    }
-}
-
-fn cut(cell: &str, width: usize) -> Cow<'_, str> {
-    match cell.char_indices().nth(width) {
-        None => cell.into(),
-        Some(_) => {
-            cell.chars().take(width.saturating_sub(1)).chain(['…']).collect::<String>().into()
-        }
     }
 }
 

@@ -190,9 +190,9 @@ impl Order {
 // Results that an earlier run of a batch left in its file, so that their lines are skipped.
 //
 // A result belongs to a line by `id` and `digest`, so a changed line has no earlier result.
-// Results that aren't final are removed from the file: those of invalid or refused lines, and those
-// whose files couldn't be written. So are those that the sandbox or a deadline ended. What a program
-// did, other limits, and cut stragglers are final.
+// Results that aren't final are removed from the file. They are those of invalid or refused lines, and
+// those whose files couldn't be written. So are those that the sandbox or a deadline ended. What a
+// program did, other limits, and cut stragglers are final.
 
 /// The reason in the results of stragglers.
 pub(crate) const STRAGGLER: &str = "straggler";
@@ -425,8 +425,8 @@ impl EarlierResult {
     }
 }
 
-/// Removes the dropped ranges. Returns whether the path now names a new file: if more than the end is
-/// removed, a copy of the rest replaces the old file. So a crash loses nothing.
+/// Removes the dropped ranges. If that is more than the end, a copy of the rest replaces the file, so
+/// that a crash loses nothing. Returns whether the path now names a new file.
 fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
     match &scan.dropped[..] {
         [] => return Ok(false),

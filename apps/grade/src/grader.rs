@@ -282,7 +282,7 @@ impl Link {
         .parameter("request", "str")
     }
 
-    /// Returns the candidate's function. It answers the open request, if there is an answer, and
+    /// Returns the candidate's function. It answers the open request, if there is an answer. Then it
     /// returns the next request; `None` if there will be none.
     pub(crate) fn candidates_function(self: &Arc<Self>) -> HostFunction {
         let link = Arc::clone(self);

@@ -250,8 +250,8 @@ fn escaped(text: &str) -> String {
 // pass@k and its interval.
 //
 // pass@k is the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained on Code"
-// (2021). For n samples of a task of which c pass it is `1 - C(n - c, k) / C(n, k)`, averaged over
-// tasks. With one sample of each task, pass@1 is a proportion, whose 95 % interval is Wilson's score
+// (2021). If c of n samples pass, a task has `1 - C(n - c, k) / C(n, k)`, and the estimate is the mean
+// over tasks. With one sample of each task, pass@1 is a proportion, whose 95 % interval is Wilson's score
 // interval (Wilson 1927). Otherwise it is the percentile bootstrap over tasks (Efron 1979).
 
 /// Bootstrap resamples: the ends of an interval then vary by less than a hundredth of its width.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::message::Message;
@@ -18,8 +19,7 @@ const SESSION: u64 = 0;
 /// How many inputs a front end gets that doesn't say.
 const DEFAULT_COUNT: usize = 1000;
 
-/// The longest pattern, in characters. The time of a search grows with it, and longer ones find
-/// nothing.
+/// The longest pattern, in bytes. The time of a search grows with it, and longer ones find nothing.
 const LONGEST_PATTERN: usize = 1000;
 
 /// The inputs of a kernel, oldest first.
@@ -89,13 +89,7 @@ impl History {
     }
 
     fn search(&self, request: &Message, count: Option<usize>) -> Vec<&HistoryEntry> {
-        let pattern: Vec<char> = match request.text("pattern") {
-            "" => vec!['*'],
-            pattern => pattern.chars().collect(),
-        };
-        if pattern.len() > LONGEST_PATTERN {
-            return Vec::new();
-        }
+        let Some(pattern) = expression(request.text("pattern")) else { return Vec::new() };
         let mut found: Vec<&HistoryEntry> = Vec::new();
         let mut seen = BTreeSet::new();
         let is_unique = request.flag("unique", false);
@@ -104,8 +98,7 @@ impl History {
             if count.is_some_and(|count| found.len() >= count) {
                 break;
             }
-            let source: Vec<char> = entry.source.chars().collect();
-            if matches(&pattern, &source) && (!is_unique || seen.insert(&entry.source)) {
+            if pattern.is_match(&entry.source) && (!is_unique || seen.insert(&entry.source)) {
                 found.push(entry);
             }
         }
@@ -114,29 +107,13 @@ impl History {
     }
 }
 
-/// Returns whether a text fits a pattern, in which `*` stands for any text and `?` for a character.
-fn matches(pattern: &[char], text: &[char]) -> bool {
-    let (mut at, mut in_text) = (0, 0);
-    // Where the last `*` is, and how much of the text it stands for so far.
-    let mut star: Option<(usize, usize)> = None;
-    while in_text < text.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, in_text));
-                at += 1;
-            }
-            Some(wanted) if *wanted == '?' || *wanted == text[in_text] => {
-                at += 1;
-                in_text += 1;
-            }
-            _ => {
-                let Some((star_at, end)) = star else { return false };
-                star = Some((star_at, end + 1));
-                (at, in_text) = (star_at + 1, end + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|wanted| *wanted == '*')
+/// Returns the expression for a pattern, in which `*` stands for any text and `?` for a character. An
+/// empty one fits all. `None` if it is too long.
+fn expression(pattern: &str) -> Option<Regex> {
+    let pattern = if pattern.is_empty() { "*" } else { pattern };
+    let escaped = regex::escape(pattern).replace(r"\*", ".*").replace(r"\?", ".");
+    let expression = (pattern.len() <= LONGEST_PATTERN).then(|| format!("(?s)^{escaped}$"))?;
+    Regex::new(&expression).ok()
 }
 
 #[cfg(test)]
@@ -199,9 +176,11 @@ mod tests {
             ("?", "", false),
             ("*a*b*", "xxaxxbxx", true),
             ("a", "ab", false),
+            ("a*", "a\nb\n", true),
+            ("[a]\\*", "[a]\\b", true),
+            ("[a]", "a", false),
         ] {
-            let [pattern, text] = [pattern, text].map(|it| it.chars().collect::<Vec<_>>());
-            assert_eq!(matches(&pattern, &text), expected, "{pattern:?} {text:?}");
+            assert_eq!(expression(pattern).unwrap().is_match(text), expected, "{pattern} {text}");
         }
     }
 }

@@ -163,15 +163,15 @@ impl<'a> Run<'a> {
 
     /// Continues from the saved session or from a state of an earlier command, if there is one.
     async fn begin(&mut self) -> Result<(), Error> {
-        let resumed = match self.settings.resumes {
-            true => Some(self.resume().await),
-            false => None,
-        };
-        if let Some(Err(why)) = &resumed {
-            self.tell(Progress::NotResumed(why.clone()));
+        let mut is_resumed = false;
+        if self.settings.resumes {
+            match self.resume().await {
+                Ok(()) => is_resumed = true,
+                Err(why) => self.tell(Progress::NotResumed(why)),
+            }
         }
         self.tell(Progress::Started { cells: self.total });
-        if let Some(Ok(())) = resumed {
+        if is_resumed {
             self.tell(Progress::Resumed { done: self.done });
             return self.start_session(false).await;
         }

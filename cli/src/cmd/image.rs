@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use bytesize::ByteSize;
 use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
 use hatchery::config::EngineConfig;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::args::{BuildArguments, ImageCommand, PackagesArguments, RemoveArguments};
 use crate::exit::{Exit, UsageError};
+use crate::terminal::size;
 use crate::{progress, terminal};
 
 /// Digits of a key that distinguish images for a reader.
@@ -210,10 +210,6 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 
 fn setup(image: &ImageInfo) -> String {
     image.setup.clone().unwrap_or_else(|| "-".to_owned())
-}
-
-fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).to_string()
 }
 
 /// Formats how long ago a time was, in its largest unit.

@@ -130,8 +130,8 @@ fn builder(options: &KernelOptions) -> anyhow::Result<Builder> {
     options.programs.image.apply(options.programs.builder().workers_between(1..=4))
 }
 
-// Kernels in a pool that processes share: what `hatchery kernel --unix` asks of `hatchery serve`, and
-// what the server does for it.
+// Kernels in a pool that processes share: `hatchery kernel --unix` asks for one, and `hatchery serve`
+// runs it.
 //
 // The server itself listens where front ends expect the kernel, so cells and outputs take no detour.
 // The kernel's own process only holds the connection: when it ends, so does the kernel.

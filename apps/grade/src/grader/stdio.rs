@@ -98,8 +98,8 @@ fn job(source: &str, code: &str, case: &Case, limits: &Limits) -> Job {
         .idempotent(false)
 }
 
-/// Runs a program that failed a case again, watched. Returns the first limit of the sandbox that the
-/// program meets, whether it catches that or not, or the sandbox's own failure.
+/// Runs a program that failed a case again, watched. Returns the first limit of the sandbox that it
+/// meets, even if it catches that. Or returns the sandbox's own failure.
 async fn limit_met(
     pool: &Hatchery,
     code: &str,

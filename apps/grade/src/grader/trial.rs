@@ -127,8 +127,8 @@ impl Graded {
         Self { tests_passed, tests_total, failures: other.failures.clone(), ..self }
     }
 
-    /// Returns the result as a limit's, if the candidate failed because it was refused something;
-    /// with `whose` as `tests_`, if the tests were.
+    /// Returns the result as that of a limit, if the program failed because it was refused something.
+    /// `whose` is `tests_` for the outcome of the tests, else empty.
     pub(crate) fn blaming(mut self, whose: &str, outcome: &Outcome) -> Self {
         let hit = outcome.limits_met.iter().find(|hit| is_refusal(hit.limit));
         if let (Some(hit), Verdict::Failed | Verdict::Undecided | Verdict::Error) =

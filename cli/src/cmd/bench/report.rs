@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bytesize::ByteSize;
 use hatchery::config::ImageMapping;
 use hatchery::python::WHEEL_REQUIREMENT;
 use hatchery::{Builder, Job};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use super::figures::{Figure, LEAST_ROUNDS, RATIOS, Ratio, Samples, Spread, Unit};
 use super::rounds::{Machine, Python3, Subjects, checked, load};
 use crate::cmd::image::short;
-use crate::terminal::{self, three_digits};
+use crate::terminal::{self, size, three_digits};
 
 /// Decimals of numbers in JSON: below a nanosecond, for milliseconds.
 const JSON_SCALE: f64 = 1e6;
@@ -122,7 +121,6 @@ impl Report {
         let Self { machine, build, .. } = self;
         let unknown = || "unknown".to_owned();
         let or_unknown = |fact: &Option<String>| fact.clone().unwrap_or_else(unknown);
-        let size = |bytes: u64| ByteSize::b(bytes).to_string();
         let load = |load: Option<f64>| load.map_or_else(unknown, |load| format!("{load:.2}"));
         let short = |key: &Option<String>| short(&or_unknown(key)).to_owned();
         let mut memory = machine.memory_bytes.map_or_else(unknown, size);

@@ -1,5 +1,5 @@
-//! Grading for clients of `hatchery serve`, by the engine of `hatchery grade`, in a separate pool
-//! that starts with the first sample.
+//! Grading for clients of `hatchery serve`, by the engine of `hatchery grade`. A separate pool starts
+//! with the first sample.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -53,8 +53,8 @@ fn refused(path: &Path, problem: String) -> anyhow::Error {
     anyhow::Error::msg(problem).context(unusable(path))
 }
 
-/// Chooses the paths of the copies, before any cell runs. There is one for each notebook with each of
-/// the sets, or for each notebook as it is if there are none.
+/// Chooses the paths of the copies, before any cell runs. Each notebook has one for each set; without
+/// sets, it has one.
 pub(super) fn place(
     arguments: &NotebookArguments,
     sources: &[NotebookFile],

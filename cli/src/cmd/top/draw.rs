@@ -9,10 +9,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
 use serde_json::Value;
 
-use super::screen::{
-    Screen, bytes, count, depth, list, percent, rate, real, share, text, used_bytes, whole,
-};
-use crate::terminal::time;
+use super::screen::{Screen, count, depth, list, rate, real, share, text, used_bytes, whole};
+use crate::terminal::{size, time};
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -187,7 +185,7 @@ fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
     let figures = [
         ("waiting", count(whole(&view["queue_depth"]))),
         ("oldest", view["oldest_wait_seconds"].as_f64().map_or("-".to_owned(), time)),
-        ("size", bytes(whole(&view["queued_bytes"]))),
+        ("size", size(whole(&view["queued_bytes"]))),
     ];
     let mut tenants: Vec<&Value> = list(&view["tenants"]).iter().collect();
     tenants.sort_by_key(|tenant| std::cmp::Reverse(waiting(tenant)));
@@ -254,9 +252,9 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Memory ", BOLD), area, buffer);
     let (used, limit) = (used_bytes(memory), whole(&memory["limit_bytes"]));
     let share = share(used, limit);
-    let (bytes_used, percent) = (bytes(used), percent(share));
+    let (bytes_used, percent) = (size(used), format!("{:.0}%", share * 100.0));
     let forms = [
-        format!(" {bytes_used} of {}, {percent}", bytes(limit)),
+        format!(" {bytes_used} of {}, {percent}", size(limit)),
         format!(" {bytes_used}, {percent}"),
     ];
     let width = usize::from(inner.width);
@@ -279,7 +277,7 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
     ];
     let mut lines = vec![Line::from_iter(gauge)];
     for some in parts.chunks(figures_a_line(inner.width)) {
-        let figures = some.iter().map(|(name, size)| (*name, bytes(whole(&memory[*size]))));
+        let figures = some.iter().map(|(name, part)| (*name, size(whole(&memory[*part]))));
         lines.push(columns(figures, inner.width));
     }
     Paragraph::new(lines).render(inner, buffer);
@@ -376,7 +374,7 @@ fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
         Cell::from(number("job")),
         Cell::from(number("session")),
         Cell::from(time(real(&worker["age_seconds"]))),
-        Cell::from(bytes(memory(worker))),
+        Cell::from(size(memory(worker))),
         Cell::from(count(whole(&worker["jobs_served"]))),
         Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
     ]

@@ -1,6 +1,5 @@
 //! The state of the screen, updated by answers and keys.
 
-use bytesize::ByteSize;
 use serde_json::Value;
 
 use super::source::Answer;
@@ -86,14 +85,6 @@ pub(super) fn depth(tenant: &Value, priority: &str) -> u64 {
     queued.fold(0, |depth, queued| depth.saturating_add(whole(&queued["depth"])))
 }
 
-/// The whole, in percent.
-const FULL: f64 = 100.0;
-
-/// Formats a number of bytes.
-pub(super) fn bytes(bytes: u64) -> String {
-    ByteSize::b(bytes).to_string()
-}
-
 /// Formats a count.
 pub(super) fn count(count: u64) -> String {
     match count {
@@ -111,11 +102,6 @@ pub(super) fn rate(rate: f64) -> String {
 /// Returns the share of `part` in `all`, from 0 to 1.
 pub(super) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (part as f64 / all as f64).min(1.0) }
-}
-
-/// Formats a share in percent.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.0}%", share * FULL)
 }
 
 #[cfg(test)]
@@ -169,7 +155,6 @@ mod tests {
         }
         assert_eq!((rate(0.0), rate(0.5), rate(412.34)), ("0".into(), "0.50".into(), "412".into()));
         assert_eq!(rate(23_456.0), "23.5k");
-        assert_eq!(bytes(3 << 29), "1.5 GiB");
-        assert_eq!((percent(share(1, 3)), share(1, 0), share(3, 2)), ("33%".into(), 0.0, 1.0));
+        assert_eq!((share(1, 4), share(1, 0), share(3, 2)), (0.25, 0.0, 1.0));
     }
 }
