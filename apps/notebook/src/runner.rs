@@ -542,17 +542,20 @@ impl Run<'_> {
         let session = self.settings.pool.revive(&name, &self.task.places.session).await;
         let session = session.map_err(|error| chain(&error).to_string())?;
         let (image, inputs) = (self.settings.image(), self.settings.input_digest());
-        if let Err(why) = record.check(&self.task.notebook, image, inputs) {
-            // A fresh session takes its name.
-            let reset = session.reset().await;
-            reset.map_err(|error| chain(&error).to_string())?;
-            return Err(why);
+        match record.resume(&self.task.notebook, image, inputs) {
+            Ok((outputs, traces)) => {
+                take_over(&mut self.task.notebook, &outputs);
+                (self.done, self.traces) = (outputs.len(), traces);
+                self.session = Some(session);
+                Ok(())
+            }
+            Err(why) => {
+                // A fresh session takes its name.
+                let reset = session.reset().await;
+                reset.map_err(|error| chain(&error).to_string())?;
+                Err(why)
+            }
         }
-        (self.done, self.session) = (record.count(), Some(session));
-        let (outputs, traces) = record.open(|_| None).ok_or("its record is damaged")?;
-        take_over(&mut self.task.notebook, &outputs);
-        self.traces = traces;
-        Ok(())
     }
 
     /// Takes over the latest state that an earlier command left.

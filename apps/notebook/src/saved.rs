@@ -115,18 +115,19 @@ impl SavedState {
         self.places.iter().all(is_there)
     }
 
-    /// Checks that it is one of this notebook; else says why the notebook must run from its start.
-    pub(crate) fn check(
-        &self,
+    /// Opens it if it is one of this notebook; else says why the notebook must run from its start.
+    pub(crate) fn resume(
+        self,
         notebook: &Notebook,
         image: &str,
         inputs: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(Vec<Vec<Value>>, Traces), String> {
+        let damaged = "its record is damaged";
         let reasons = [
             (self.version != VERSION, "it was saved by another version of hatchery"),
             (self.image != image, "the image has changed"),
             (self.inputs != inputs, "an input has changed"),
-            (!self.is_whole(), "its record is damaged"),
+            (!self.is_whole(), damaged),
         ];
         if let Some((_, reason)) = reasons.iter().find(|(applies, _)| *applies) {
             return Err((*reason).to_owned());
@@ -139,7 +140,8 @@ impl SavedState {
                 None => return Err(format!("cell {number} is gone")),
             }
         }
-        Ok(())
+        // Files of earlier cells are written already.
+        self.open(|_| None).ok_or_else(|| damaged.to_owned())
     }
 
     /// Splits it into the cells' outputs and the other traces. `contents` returns those of a file;
@@ -202,8 +204,7 @@ mod tests {
         // The third failed; it may have changed, and so may what follows.
         for sources in [&["a", "b", "c"][..], &["a", "b", "d", "e"], &["a", "b"]] {
             let mut fixed = notebook(sources);
-            record().check(&fixed, "image", "inputs").unwrap();
-            let (outputs, left) = record().open(|_| None).unwrap();
+            let (outputs, left) = record().resume(&fixed, "image", "inputs").unwrap();
             take_over(&mut fixed, &outputs);
             assert_eq!(left.places, traces.places[..1]);
             let counts: Vec<_> = fixed.code().map(|cell| cell.execution_count).collect();
@@ -217,7 +218,7 @@ mod tests {
             (&["a", "b"], "other", "inputs", "image"),
             (&["a", "b"], "image", "other", "input"),
         ] {
-            let problem = record().check(&notebook(sources), image, inputs).unwrap_err();
+            let problem = record().resume(&notebook(sources), image, inputs).unwrap_err();
             assert!(problem.contains(expected), "{problem}");
         }
         fs::write(&path, "{").unwrap();
