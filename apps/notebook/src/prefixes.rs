@@ -243,9 +243,7 @@ impl Key {
 /// `begin` is what the state before the first cell depends on.
 pub(crate) fn chain(notebook: &Notebook, allows_errors: bool, begin: &[&str]) -> Vec<Key> {
     let version = format!("hatchery notebook {VERSION} {}", env!("CARGO_PKG_VERSION"));
-    let sources = guest::sources().map(|source| source.as_bytes());
-    let ours = std::iter::once(version.as_bytes()).chain(sources);
-    let mut key = Key(digest(ours)).then(begin);
+    let mut key = Key(digest(guest::sources().map(str::as_bytes))).then(&[&version]).then(begin);
     let cells = notebook.code().take_while(|cell| !cell.has_tag(FRESH));
     let keys = cells.map(|cell| {
         let may_raise = allows_errors || cell.may_raise();
