@@ -91,7 +91,7 @@ impl Job {
     /// Creates a job that runs a script of the host as `python path` does. Tracebacks show its
     /// path, and it can import modules from its folder.
     ///
-    /// The program can read only the Python source below the script's folder: `*.py` in folders
+    /// The program can read only the Python source below the script's folder, `*.py` in folders
     /// without a dot in their names. The folder is mounted at `/script`, which is `sys.path[0]`, so
     /// `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working directory is still
     /// the workspace. Jobs of scripts in one folder share the folder's descriptor.
@@ -107,7 +107,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// The file or its folder can't be read, or the file is larger than 64 MiB or can't be decoded
+    /// The file or its folder can't be read. Or the file is larger than 64 MiB, or can't be decoded
     /// by [`source::decode`].
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
@@ -146,9 +146,9 @@ impl Job {
         self
     }
 
-    /// Sets a variable of the program's main module to a JSON value, or to bytes, a NumPy array or
-    /// a frame, which travel as raw bytes. In a session it stays. An invalid name is refused when
-    /// the job is submitted.
+    /// Sets a variable of the program's main module to a JSON value, bytes, a NumPy array or a
+    /// frame. The last three travel as raw bytes. In a session it stays. An invalid name is refused
+    /// when the job is submitted.
     ///
     /// ```
     /// use hatchery::{Array, Job};
@@ -199,7 +199,7 @@ impl Job {
     }
 
     /// Makes standard input come from a host function, line by line, as if a user typed it.
-    /// Whenever the program needs input, it calls the function without arguments, which returns a
+    /// Whenever the program needs input, it calls the function without arguments. That returns a
     /// text, usually a line with its newline. An empty text is an end of file, after which more can
     /// come; `None` raises `KeyboardInterrupt`. While the program waits for the function, its wall
     /// time and its deadline stand still. If the job can call no such function, reading raises an
@@ -372,8 +372,8 @@ impl Job {
         Ok(self)
     }
 
-    /// Makes the value of this job available to later jobs of the session as `_`, as Python's
-    /// prompt does, unless it is `None`. A variable `_` takes precedence.
+    /// Makes the value of this job available to later jobs of the session as `_`, unless it is
+    /// `None`. Python's prompt does that, too. A variable `_` takes precedence.
     pub fn prompt(mut self) -> Self {
         self.request.program.is_prompt = true;
         self
@@ -393,9 +393,9 @@ impl Job {
     }
 
     /// Makes the job reproducible. Its clock starts at a fixed instant and advances only with the
-    /// program, and every random number derives from the seed. Hashes of texts are always the same,
-    /// as their seed is part of the image. In a session the first job decides, and later ones
-    /// continue with its clock and its random numbers.
+    /// program. Every random number derives from the seed. Hashes of texts are always the same, as
+    /// their seed is part of the image. In a session the first job decides, and later ones continue
+    /// with its clock and its random numbers.
     ///
     /// ```
     /// use hatchery::{Deterministic, Job};
@@ -568,8 +568,8 @@ impl Job {
         self
     }
 
-    /// Sets when the outcome is due, from submission. If it is zero, or can't be met by the times
-    /// of earlier jobs, the job is refused at once with
+    /// Sets when the outcome is due, from submission. If it is zero, or the times of earlier jobs
+    /// are longer, the job is refused with
     /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon). If the deadline passes while
     /// the job waits or runs, the job ends with the limit
     /// [`LimitKind::Deadline`](crate::LimitKind::Deadline). A running job is interrupted, as for
@@ -589,8 +589,8 @@ impl Job {
     }
 
     /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
-    /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
-    /// times. A failure of the program itself is never retried. A job of a session is never
+    /// the sandbox fails or its worker dies. [`Builder::retries`](crate::Builder::retries) says how
+    /// often. A failure of the program itself is never retried. A job of a session is never
     /// retried. Readers of its events see [`EventKind::Retried`](crate::event::EventKind::Retried)
     /// between two tries. Default: yes for a job without a session that can call no host functions.
     ///

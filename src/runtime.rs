@@ -212,7 +212,7 @@ impl Hatchery {
         self.scheduler.reserve_memory(bytes);
     }
 
-    /// Returns the pool's status: jobs by tenant and priority, every worker and session, memory,
+    /// Returns the pool's status: jobs by tenant and priority, workers, sessions, memory,
     /// latencies, the last errors and decisions, and totals. Never waits for a job, and includes
     /// everything that the caller has already received.
     ///
@@ -247,7 +247,7 @@ impl Hatchery {
 
     /// Follows the scheduler's decisions from now on: what was admitted, refused, started, retried,
     /// evicted or retired, and why. A reader that falls more than 1,024 decisions behind misses
-    /// some, and learns how many; it never delays the scheduler.
+    /// some, and learns how many. It never delays the scheduler.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) {
@@ -263,10 +263,9 @@ impl Hatchery {
         self.scheduler.decisions()
     }
 
-    /// Ends a worker after its present job, or after the short ones that it got together, for
-    /// example if its memory has grown. Its session is suspended first and continues elsewhere, and
-    /// another worker replaces it if needed. Returns before the worker has ended; a
-    /// [decision](Self::decisions) reports the end.
+    /// Ends a worker after its present job, for example if its memory has grown. Its session is
+    /// suspended first and continues elsewhere, and another worker replaces it if needed. Returns
+    /// before the worker has ended; a [decision](Self::decisions) reports the end.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {

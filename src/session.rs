@@ -15,16 +15,16 @@ use crate::runtime::Hatchery;
 /// A session: jobs run one after another on one state, and each sees what earlier ones left.
 ///
 /// It has no fixed interpreter. Its state stays with its last worker until another job needs that
-/// worker or the session has been idle for a while. Then the state is suspended in memory. When memory
-/// is short, or the session stays idle for longer, the state is compressed or offloaded to disk.
+/// worker, or the session idles for a while. Then the state is suspended in memory. When memory is
+/// short, or the session stays idle for longer, the state is compressed or offloaded to disk.
 /// [`SessionsConfig`](crate::SessionsConfig) has the times and bounds. So there can be many more
 /// sessions than workers. The next job always finds everything as the last one left it, and pays
-/// for resuming it. [`Status::sessions`](crate::status::Status::sessions) shows where it is and
-/// why it was last evicted, and [`Hatchery::decisions`] reports evictions as they happen.
+/// for resuming it. [`Status::sessions`](crate::status::Status::sessions) shows where it is and why
+/// it was last evicted, and [`Hatchery::decisions`] reports evictions as they happen.
 ///
 /// Its jobs run in order of submission, one at a time, whatever their priorities.
 ///
-/// Between jobs the state can be copied: [`fork`](Self::fork) opens another session that continues
+/// Between jobs the state can be copied. [`fork`](Self::fork) opens another session that continues
 /// from it, and a [`checkpoint`](Self::checkpoint) can be restored later. While a job of the
 /// session runs or waits, both are refused with
 /// [`Refusal::SessionBusy`](crate::Refusal::SessionBusy).

@@ -28,11 +28,11 @@ pub struct PoolConfig {
     /// memory; nothing else happens. A folder in memory, as `/tmp` often is, gains nothing.
     pub offload_dir: Option<PathBuf>,
     /// The largest private memory of an interpreter, in bytes, at which its session's state is
-    /// copied after each turn. If a turn is stopped by force or its worker dies, the session then
+    /// copied after each turn. After a forced stop or the death of its worker, the session then
     /// continues from its state before that turn.
     ///
     /// Default: 128 MiB. A copy takes half a millisecond plus the time to copy what the turn
-    /// changed; only the session's next turn waits for it. It takes as much memory as a suspended
+    /// changed. Only the session's next turn waits for it. It takes as much memory as a suspended
     /// session. At zero sessions are lost.
     pub rollback_bytes: u64,
 }

@@ -1,8 +1,9 @@
 //! The events that the pool sends to its owner. Defined here, so that the pool imports nothing from
 //! the crates above it.
 //!
-//! This file and `worker/control.rs` depend on each other: an event carries a permit, a permit sends a
-//! command, and its execution sends events. An owner may use a permit before `tell` returns.
+//! This file and `worker/control.rs` depend on each other. An event carries a permit, a permit
+//! sends a command, and its execution sends events. An owner may use a permit before `tell`
+//! returns.
 
 use std::time::Duration;
 
@@ -33,11 +34,11 @@ pub struct Offer {
     /// The private memory of its interpreter, in bytes, as
     /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
     pub memory_bytes: u64,
-    /// The size of the copy of its session's state, in bytes; that of the last one if the next is made
-    /// before the next command, and then off by a few pages.
+    /// The size of the copy of its session's state, in bytes. If the copy follows the offer, it is
+    /// that of the last one, and off by a few pages.
     pub kept_bytes: u64,
-    /// How long it took to make the interpreter fresh the last time; `None` if it was fresh already, a
-    /// session stayed, or an earlier offer said so.
+    /// How long it took to make the interpreter fresh. `None` if it was fresh already, a session
+    /// stayed, or an earlier offer said so.
     pub reset: Option<Duration>,
 }
 
@@ -57,10 +58,10 @@ pub struct Offer {
 /// then Ready again, unless there was an offer, or SessionSuspended? and Gone
 /// ```
 ///
-/// `Gone` is sent exactly once for each worker, as its last event: the thread has been joined by
+/// `Gone` is sent exactly once for each worker, as its last event. The thread has been joined by
 /// then, or left behind because it is stuck. A command that had no event by then died with the
-/// worker. Events of different workers, and `Offloaded`, come in no particular order; but a session's
-/// cell always shows where the state is before the event that announces it.
+/// worker. Events of different workers, and `Offloaded`, come in no particular order. But a
+/// session's cell shows where the state is before the event that announces it.
 #[derive(Debug)]
 pub enum PoolEvent {
     /// A worker waits for a command.
@@ -73,8 +74,8 @@ pub enum PoolEvent {
         job: JobId,
         /// How it ended.
         outcome: Box<Outcome>,
-        /// The time from taking the task to the start of its run: the worker suspends its previous
-        /// session and brings the state that the task needs.
+        /// The time from taking the task to the start of its run. The worker suspends its previous
+        /// session then, and brings the state that the task needs.
         resume: Duration,
         /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
@@ -91,8 +92,8 @@ pub enum PoolEvent {
         /// Why the state could not be copied; its session still has it.
         result: Result<(), Cause>,
     },
-    /// A worker has suspended a session, so that any worker can resume it: to make room for another
-    /// job, or because the worker is ending; or it has unpacked an offloaded state.
+    /// A worker has suspended a session or unpacked an offloaded state, so that any worker can
+    /// resume it. It makes room for another job, or is ending.
     SessionSuspended {
         /// The session.
         session: SessionId,

@@ -59,15 +59,15 @@ pub enum Readiness {
     },
     /// It takes longer.
     Later,
-    /// A program of sessions was run so often that compiling it pays, which a reset does: the session
-    /// that rests here is suspended for that.
+    /// A program of sessions was run so often that compiling it pays, which a reset does. The
+    /// session that rests here is suspended for that.
     NeedsReset,
 }
 
 /// Runs programs on one thread.
 ///
 /// After an error the interpreter is in an unknown state, and only `reset` and `resume` may be
-/// called; but a failed `suspend` or `snapshot` leaves it unchanged.
+/// called. A failed `suspend` or `snapshot` leaves it unchanged.
 pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
@@ -110,9 +110,9 @@ pub trait Interpreter {
     }
 
     /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
-    /// its guest memory has grown beyond the image, and the pages of the image that it had copied
-    /// when it was last reset, suspended or resumed. Runs since then may have copied more, up to the
-    /// size of the image. Cheap.
+    /// its guest memory has grown beyond the image. The pages of the image count that it had copied
+    /// when last reset, suspended or resumed. Runs since then may have copied more, up to the size
+    /// of the image. Cheap.
     fn memory_bytes(&self) -> u64;
 
     /// Returns its process, if it has one of its own.

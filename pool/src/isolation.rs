@@ -21,16 +21,16 @@ pub struct IsolationStatus {
     /// The layers of the wall around worker processes that the system doesn't offer. Empty for
     /// threads, which have none.
     pub missing: Vec<MissingLayer>,
-    /// The folder with the control groups of worker processes, one for each, by which the kernel bounds
-    /// their memory and threads. `None` without them. If builds have several, that of the default one.
+    /// The folder with a control group for each worker process, by which the kernel bounds its
+    /// memory and threads. `None` without them. If builds have several, that of the default one.
     pub cgroup: Option<String>,
     /// Why worker processes have no control groups. `None` if they have, and for threads.
     pub no_cgroup: Option<String>,
 }
 
 impl IsolationStatus {
-    /// Returns the status of interpreters in processes that lack these layers, and of the folder with
-    /// their control groups, or why there are none.
+    /// Returns the status of interpreters in processes that lack these layers. `cgroup` is the
+    /// folder with their control groups, or why there are none.
     pub fn of_processes(missing: Vec<MissingLayer>, cgroup: Result<String, String>) -> Self {
         let no_cgroup = cgroup.as_ref().err().cloned();
         Self { workers_in: WorkersIn::Processes, missing, cgroup: cgroup.ok(), no_cgroup }

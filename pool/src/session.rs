@@ -13,8 +13,8 @@
 //!                           end_run
 //! ```
 //!
-//! P-6: if a worker leaves during a run (a forced stop, or its death), the session returns to the
-//! copy from before it, if there is one.
+//! P-6: a worker may leave during a run, by a forced stop or its death. The session then returns to
+//! the copy from before it, if there is one.
 //!
 //! P-1: replacing or closing a session overrides the threads. A thread changes the place only while
 //! its worker has the state.
@@ -445,8 +445,8 @@ impl SessionCell {
         drop(before);
     }
 
-    /// Sets the place and returns the previous one, to be dropped after the lock has been released:
-    /// it may be large, or on disk.
+    /// Sets the place and returns the previous one, to be dropped without the lock. It may be
+    /// large, or on disk.
     fn put(&self, mut place: MutexGuard<'_, CellState>, next: CellState) -> CellState {
         let before = std::mem::replace(&mut *place, next);
         self.moved.notify_all();

@@ -75,8 +75,8 @@ pub struct WorkerStatus {
     /// The private memory of its interpreter when it was last ready, and the copy of its session's
     /// state, in bytes.
     pub memory_bytes: u64,
-    /// The memory of its process that no other process shares, in bytes, as the kernel counts it; at
-    /// most a second old. `None` if it has no process of its own.
+    /// The memory of its process that no other process shares, in bytes, as the kernel counts it.
+    /// At most a second old. `None` if it has no process of its own.
     pub process_private_bytes: Option<u64>,
     /// How often the sandbox failed on it, its own end included.
     pub failures: u64,

@@ -300,10 +300,10 @@ pub(crate) enum SupervisorMessage {
     Close(RpcReplyPort<()>),
 }
 
-/// Counts in `failures` that a worker died, after others in its place that never had an interpreter.
-/// Returns when another one replaces it; `None` if the place is given up, so that jobs are refused
-/// instead of waiting without end. The first replacement comes at once. After that the delay doubles
-/// each time.
+/// Counts in `failures` that a worker died, after others in its place that never had an
+/// interpreter. Returns when another one replaces it. `None` gives the place up, so that jobs are
+/// refused instead of waiting without end. The first replacement comes at once. After that the
+/// delay doubles each time.
 fn died(failures: &mut u32, had_interpreter: bool, config: &PoolConfig) -> Option<Duration> {
     if had_interpreter {
         // What it ran may have killed it, which says nothing about the next worker.

@@ -1,9 +1,9 @@
 //! Replaces a file in one step, and locks one that others may replace.
 //!
-//! A reader finds either the old file or the new one, complete, even if this process is killed or
-//! the machine loses power. A link at the path is replaced, not followed, unless the caller uses
-//! [`through_links`] first, as for files that the user named. A killed process leaves its
-//! unfinished file, whose name begins with [`UNFINISHED_PREFIX`].
+//! A reader finds either the old file or the new one, complete. That holds even if this process is
+//! killed or the machine loses power. A link at the path is replaced, not followed. For files that
+//! the user named, callers use [`through_links`] first. A killed process leaves its unfinished
+//! file, whose name begins with [`UNFINISHED_PREFIX`].
 //!
 //! `lock.rs` locks a file and says which file a path names.
 #![forbid(unsafe_code)]

@@ -8,9 +8,9 @@ use std::path::Path;
 /// How often a file may be replaced while it is being locked.
 const MOST_TRIES: usize = 10;
 
-/// Opens and locks a file, again if another process has replaced it meanwhile, so that the path
-/// names the locked file; `None` if another process has the lock. Where the file system has no
-/// locks, the file is returned without one. `open` opens what is at the path, or creates it.
+/// Opens and locks a file, again if another process has replaced it meanwhile. So the path names
+/// the locked file. `None` if another process has the lock. Where the file system has no locks, the
+/// file is returned without one. `open` opens what is at the path, or creates it.
 ///
 /// # Errors
 /// `open` fails, or the file is replaced again and again.

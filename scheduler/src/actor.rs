@@ -1,5 +1,4 @@
-//! The shell around the model: turns messages into events and carries out effects, without
-//! deciding.
+//! The shell around the model: turns messages into events and executes effects, without deciding.
 //!
 //! It keeps every admitted job until its outcome is sent, because a worker's mailbox is lost when
 //! the worker dies.
@@ -451,8 +450,8 @@ impl SchedulerState {
 /// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
 const CANCELLED: &str = "actor_task_cancelled";
 
-/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler ends:
-/// its own and that of the task that waits for the others.
+/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler
+/// ends. They are its own and that of the task that waits for the others.
 const OWN_COUNT: usize = 2;
 
 impl SchedulerState {

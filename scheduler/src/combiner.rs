@@ -37,7 +37,7 @@ pub(crate) trait Handler<M>: Send {
     fn handle(&mut self, message: M) -> ControlFlow<()>;
 
     /// Takes the answers that the last message led to. They are given once the handler is free
-    /// again: the receiver of one often sends a message next, and waking them takes as long as
+    /// again. The receiver of one often sends a message next, and waking it takes as long as
     /// handling a message.
     fn answers(&mut self) -> Vec<Answer>;
 }
@@ -118,8 +118,8 @@ impl<M> Combiner<M> {
         Ok(())
     }
 
-    /// Sends a message that another thread will handle, for callers that must not be kept, or that
-    /// may hold any lock.
+    /// Sends a message that another thread will handle, for callers that can't wait or may hold any
+    /// lock.
     pub(crate) fn post(&self, message: M) -> Result<(), Ended> {
         let is_first_call = {
             let mut inbox = self.inbox.lock();

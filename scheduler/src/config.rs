@@ -52,14 +52,15 @@ pub struct SchedulerConfig {
     pub retries: u32,
     /// What happens to idle sessions.
     pub sessions: SessionsConfig,
-    /// Memory for everything, in bytes: image, compiled build, slots, suspended sessions, queued jobs,
-    /// and input, output and growth of running ones. Near the limit, idle sessions are compressed,
-    /// then offloaded to disk. At the limit, requests for more are refused.
+    /// Memory for everything, in bytes: image, compiled build, slots, suspended sessions, and
+    /// queued jobs. The input, output and growth of running jobs count, too. Near the limit, idle
+    /// sessions are compressed, then offloaded to disk. At the limit, requests for more are
+    /// refused.
     ///
-    /// A job starts when all the growth that its limits allow (`Limits::memory_bytes` and
-    /// `Limits::file_bytes`) is free, and reserves it until it ends. So jobs never take memory from
-    /// each other, and lower limits let more of them run at once. A job that runs alone has its
-    /// limits cut to the free memory. At the cut limits it reaches `LimitKind::PoolMemory`.
+    /// A job starts when all the growth that its limits allow is free (`Limits::memory_bytes`,
+    /// `Limits::file_bytes`). It reserves that until it ends. So jobs never take memory from each
+    /// other, and lower limits let more of them run at once. A job that runs alone has its limits
+    /// cut to the free memory. At the cut limits it reaches `LimitKind::PoolMemory`.
     ///
     /// Default: four fifths of what the control group allows, or of the machine's memory. With more
     /// than exists, the system may kill the process.
@@ -269,8 +270,8 @@ fn memory_bytes() -> u64 {
     bytes / 5 * 4
 }
 
-/// Returns the tightest limit of this process's control groups and their ancestors: `memory.max` of
-/// version 2 and `memory.limit_in_bytes` of version 1.
+/// Returns the tightest limit of this process's control groups and their ancestors. It is
+/// `memory.max` in version 2 and `memory.limit_in_bytes` in version 1.
 fn group_limit(cgroup: &str) -> Option<u64> {
     let mut limits = Vec::new();
     for line in cgroup.lines() {

@@ -134,7 +134,7 @@ pub enum Refusal {
         due_in: Duration,
         /// The estimated time to the end of the job.
         estimate: Duration,
-        /// When the deadline may be met, by the measured service times; `None` if it probably can't
+        /// When the deadline may be met, by the measured service times. `None` if it probably can't
         /// be met even on an idle pool.
         retry_after: Option<Duration>,
     },
@@ -249,7 +249,7 @@ impl Refusal {
         self.overload().is_some()
     }
 
-    /// Returns when the same call may succeed, by the measured service times; `None` if nothing was
+    /// Returns when the same call may succeed, by the measured service times. `None` if nothing was
     /// measured yet, or if waiting doesn't help. For `NoWorker`, which isn't caused by load, it is
     /// when another worker start is tried.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -67,8 +67,8 @@ pub struct JobRequest {
     /// One that is still queued or running at that time ends with the limit `deadline`.
     pub deadline: Option<Duration>,
     /// Whether running the job twice is harmless, so that it may be retried when the sandbox fails.
-    /// `None` means yes for a job without a session and without host functions, since nobody can
-    /// have seen the failed run.
+    /// `None` means yes for a job without a session and host functions, since nobody can have seen
+    /// the failed run.
     pub idempotent: Option<bool>,
     /// Whether it is a test of the pool itself: then no total, measure, metric or decision tells of
     /// it.
@@ -221,8 +221,9 @@ impl LiveJob {
         }
     }
 
-    /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
-    /// memory if the job reached limits that were cut to it. Advice is in the caller's words.
+    /// Adjusts the outcome for the caller: names the deadline if that ended the job. Names the
+    /// pool's memory if the job reached limits that were cut to it. Advice is in the caller's
+    /// words.
     pub(crate) fn adjust(&self, outcome: &mut Outcome, now: Duration) {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {

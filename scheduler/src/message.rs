@@ -29,8 +29,7 @@ pub(crate) enum SchedulerMessage {
         admitted: AdmissionReply,
         reply: oneshot::Sender<Box<Outcome>>,
     },
-    /// From a ticket, a session, a timer or the embedding program, at any time: what the model decides
-    /// as it is.
+    /// From a ticket, a session, a timer or the embedding program. What the model decides as it is.
     Event(Event),
     /// From a caller. Answered with the session of this name and its build. If it isn't open, it is
     /// opened on this build.
@@ -40,8 +39,8 @@ pub(crate) enum SchedulerMessage {
         reply: oneshot::Sender<Result<(SessionId, BuildId), Refusal>>,
     },
     /// From a caller, between the session's jobs. Answered with the session's state (`None`: that
-    /// of a fresh interpreter), at once if it is in memory, else when a worker has copied it. If
-    /// the scheduler dies, `reply` is dropped.
+    /// of a fresh interpreter). The answer comes at once if it is in memory, else when a worker has
+    /// copied it. If the scheduler dies, `reply` is dropped.
     Capture { session: SessionId, reply: CaptureReply },
     /// From a caller. Opens a session with this state of an interpreter of this build, under a name
     /// that no open session has. Answered at once.
@@ -106,9 +105,9 @@ impl Mailbox {
     }
 
     /// Sends a message that another thread decides on, for callers that expect nothing to happen
-    /// here. Tickets may be dropped under locks that dropping a job's host functions takes, and a job
-    /// that ends is dropped on the thread that decides. Does nothing if the scheduler has ended or is
-    /// another process's.
+    /// here. Tickets may be dropped under locks that dropping a job's host functions takes. A job
+    /// that ends is dropped on the thread that decides. Does nothing if the scheduler has ended or
+    /// is another process's.
     pub(crate) fn leave(&self, message: SchedulerMessage) {
         self.combiner.post(message);
     }

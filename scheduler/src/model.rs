@@ -4,10 +4,10 @@
 //! [`Model::submit`], [`Model::finish`] and [`Model::retire`]. Their decision is about something
 //! that the shell holds meanwhile, so they return it apart from the effects.
 //!
-//! After each event, everything that has become possible or due happens in the same step:
-//! dispatches, evictions, starts and ends of workers. So admission and eviction are one decision,
-//! and no event can come between them. The rules are in `policy.rs`; `admission.rs`, `dispatch.rs`,
-//! `ending.rs` and `upkeep.rs` apply them.
+//! After each event, all that has become possible or due happens in one step: dispatches,
+//! evictions, starts and ends of workers. So admission and eviction are one decision, and no event
+//! can come between them. The rules are in `policy.rs`; `admission.rs`, `dispatch.rs`, `ending.rs`
+//! and `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -115,8 +115,7 @@ pub(crate) struct Report {
     pub(crate) overhead: Duration,
     /// Peak guest memory in bytes, including what all interpreters share.
     pub(crate) peak_memory_bytes: u64,
-    /// Memory that the interpreter has of its own at the end, plus the most that the files grew by,
-    /// in bytes.
+    /// The interpreter's own memory at the end, plus the most that the files grew by, in bytes.
     pub(crate) own_memory_bytes: u64,
     /// The fault, if another interpreter might avoid it.
     pub(crate) fault: Option<Fault>,
@@ -365,8 +364,8 @@ impl Model {
         self.reoffer(id);
     }
 
-    /// Concludes from a worker's later message that it has suspended the session that it was to
-    /// vacate, or lost it, or never had it.
+    /// Concludes from a worker's later message that it has suspended or lost the session that it
+    /// was to vacate, or never had it.
     fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {

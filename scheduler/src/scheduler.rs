@@ -165,7 +165,7 @@ impl Scheduler {
         answer.await.ok().flatten()
     }
 
-    /// Ends a worker after its present job, or after the short ones that it got at once. A session
+    /// Ends a worker after its present job. A session
     /// that it holds is suspended first, and another worker takes its place if it is needed.
     ///
     /// # Errors

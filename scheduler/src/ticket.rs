@@ -159,9 +159,9 @@ impl Ticket {
     /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe. In
     /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
-    /// While the last jobs ended within 0.2 ms, and no more jobs are open than half of the CPUs, this
-    /// yields to the other tasks of its thread, and then spins for the outcome that long before it
-    /// blocks.
+    /// If the last jobs ended within 0.2 ms, and at most half as many jobs as CPUs are open, this
+    /// spins. It yields to the other tasks of its thread, and then spins that long for the outcome
+    /// before it blocks.
     ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {
@@ -194,8 +194,8 @@ impl Ticket {
                 let find = || received(&mut self.reply);
                 match self.open.as_mut().map(|open| open.poll_spin(context, find)) {
                     Some(Poll::Ready(Some(outcome))) => outcome,
-                    // While other tasks go first, the outcome wakes this one as well: one of them may
-                    // block its thread, and an executor within tokio's never resumes them.
+                    // While other tasks go first, the outcome wakes this one as well. One of them
+                    // may block its thread, and an executor within tokio's never resumes them.
                     None | Some(Poll::Ready(None) | Poll::Pending) => {
                         ready!(Pin::new(&mut self.reply).poll(context)).ok()
                     }
@@ -229,7 +229,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the next event as it happens; `None` once the job has ended and all was read, and in
+    /// Returns the next event as it happens. `None` once the job has ended and all was read, and in
     /// a forked child process. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         if !self.owner.is_current() {
@@ -338,8 +338,8 @@ impl OutcomeWaiters {
 impl PendingOutcome {
     /// Spins for an outcome that isn't here yet, if CPUs are free for that; once for each wait.
     ///
-    /// Other tasks of this thread go first, since they may be about to submit jobs. It is unusual for
-    /// a future to keep its thread for up to 0.2 ms, which this one does only while jobs end that
+    /// Other tasks of this thread go first, since they may be about to submit jobs. It is unusual
+    /// for a future to keep its thread for up to 0.2 ms. This one does only while jobs end that
     /// soon. Otherwise the outcome of a short job comes 20 to 100 µs later and costs more CPU time.
     pub(crate) fn poll_spin<T>(
         &mut self,

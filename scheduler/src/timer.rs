@@ -30,7 +30,7 @@ impl Clock {
     }
 }
 
-/// An alarm that rings at the time that was set last. One task waits for all of its times: to set a
+/// An alarm that rings at the time that was set last. One task waits for all of its times. To set a
 /// time costs other threads nothing, unless it is the next one.
 #[derive(Debug)]
 pub(crate) struct Alarm {

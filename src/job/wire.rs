@@ -36,8 +36,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// The intake doesn't accept the job, the script can't be read, or a path, a name or a value is
-    /// invalid.
+    /// The intake doesn't accept the job, or the script can't be read. Or a path, a name or a value
+    /// is invalid.
     pub fn from_wire(mut job: wire::Job, intake: &Intake) -> Result<Self, Error> {
         intake.check(&job)?;
         let base = match job.file.take() {
@@ -47,9 +47,9 @@ impl Job {
         base.with_wire(job, intake)
     }
 
-    /// Adds what a caller sent to a job, over what the job has at the same names:
-    /// [`Self::from_wire`] for a caller that reads scripts itself, or gives every job some files or
-    /// settings. The intake isn't asked again which fields it takes.
+    /// Adds what a caller sent to a job, over what the job has at the same names. It is
+    /// [`Self::from_wire`] for a caller that reads scripts itself, or gives every job some files.
+    /// The intake isn't asked again which fields it takes.
     ///
     /// # Errors
     /// As for [`Self::from_wire`]; also if the job still has a `file`, which the caller must read

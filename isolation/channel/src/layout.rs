@@ -31,8 +31,8 @@ pub const ALIGN: usize = 8;
 /// The length of a frame's header.
 pub const HEADER: usize = 16;
 
-/// The bytes after which the other process hears of a frame's progress, so that both copy at the same
-/// time; at most a quarter of the ring.
+/// The bytes after which the other process hears of a frame's progress, so that both copy at once.
+/// At most a quarter of the ring.
 pub(crate) const PIECE: usize = 64 << 10;
 
 /// A buffer for messages that is longer is freed after use.

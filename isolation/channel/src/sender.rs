@@ -124,7 +124,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The most bytes that are written at once: enough to be worth a wake-up, and so few that both
+    /// The most bytes that are written at once. They are worth a wake-up, and so few that both
     /// processes copy at the same time.
     fn piece(&self) -> usize {
         PIECE.min(self.producer.places.ring_bytes / 4)

@@ -16,14 +16,9 @@ pub struct Confinement<'a> {
     /// How many further descriptors may be open at once, such as those of memory files and of files
     /// that its parent sends.
     pub new_descriptors: u64,
-    /// The most bytes of address space, reserved ones included; `None` leaves it unlimited.
-    pub address_space_bytes: Option<u64>,
     /// The most bytes of private memory that it may write to, as `RLIMIT_DATA` counts it, whether or
-    /// not it has written; `None` leaves it unlimited. Files in memory don't count.
+    /// not it has written. `None` leaves it unlimited. Files in memory don't count.
     pub private_bytes: Option<u64>,
-    /// The CPU time in seconds after which the process is ended with `SIGXCPU`, as a backstop;
-    /// `None` leaves it unlimited.
-    pub cpu_seconds: Option<u64>,
     /// The most bytes of any file that it writes to, memory files included. More ends it with
     /// `SIGXFSZ`.
     pub file_bytes: u64,
@@ -49,9 +44,7 @@ impl Confinement<'_> {
         Self {
             keep: &[],
             new_descriptors: 0,
-            address_space_bytes: None,
             private_bytes: None,
-            cpu_seconds: None,
             file_bytes: 0,
             threads: 2,
             parent,

@@ -1,10 +1,10 @@
 //! Confines a process to what a worker of Hatchery needs.
 //!
 //! A guest may take over its worker process. Before the worker runs guest code, it opens and maps
-//! what it needs, and then calls [`confine`]. From then on the kernel refuses everything else:
-//! files, networks, other processes, further executable memory, and every system call that
-//! [`CALLS`] doesn't list. A refused call ends the process with `SIGSYS`. A [`RefusedCall`] tells
-//! the parent which call that was.
+//! what it needs, and then calls [`confine`]. From then on the kernel refuses files, networks,
+//! other processes and further executable memory. It refuses every system call that [`CALLS`]
+//! doesn't list. A refused call ends the process with `SIGSYS`. A [`RefusedCall`] tells the parent
+//! which call that was.
 //!
 //! The process that forks workers calls [`use_one_heap`] first of all, and [`separate`] once, which
 //! makes namespaces for all of them.

@@ -33,7 +33,7 @@ pub enum Layer {
     /// No file, no TCP port, no signal to others and no abstract socket of others.
     #[strum(to_string = "Landlock")]
     Landlock,
-    /// Limits on memory, CPU time, descriptors and files; no core dumps.
+    /// Limits on memory, descriptors and files; no core dumps.
     #[strum(to_string = "limits")]
     Limits,
     /// Its own users: no rights in the system's user namespace.

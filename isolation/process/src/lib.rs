@@ -16,12 +16,12 @@
 //! The embedding process trusts nothing that a worker sends. A worker that breaks the protocol or
 //! stops responding is killed, and its job ends as a sandbox failure (`exit_state.rs`).
 //!
-//! - `parent/`, in the embedding process: `source.rs` and `interpreter.rs` are the pool's seam, `remote.rs`
-//!   a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps, `control.rs` what is
-//!   said to its runs, `exit_state.rs` its end, `handle.rs` the helper, and the next one
-//!   once it has ended, `groups.rs` a control group for each worker.
-//! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process and its present run,
-//!   `test_hook.rs` code of a test in a worker, in no release.
+//! - `parent/`, in the embedding process: `source.rs` and `interpreter.rs` are the pool's seam.
+//!   `remote.rs` is a worker, `snapshot.rs` and `offloader.rs` the copies of states that it keeps.
+//!   `control.rs` sends messages to its runs, and `exit_state.rs` has its end. `handle.rs` is the
+//!   helper, and the next one once it has ended. `groups.rs` makes a control group for each worker.
+//! - `child/`: `helper.rs` is the helper, `worker.rs` a worker process and its present run.
+//!   `test_hook.rs` runs code of a test in a worker, in no release.
 //! - Both sides: `message.rs`, `states.rs`, `memory.rs`, `system.rs`.
 
 pub use child::helper::{Helper, be_helper};

@@ -23,7 +23,7 @@ pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
 /// The memory that a guest can address.
 const MOST_MEMORY: u64 = 4 << 30;
 
-/// The channel of a worker's commands and of all that it says: a frame may be as long as the largest
+/// The channel of a worker's commands and of its messages. A frame may be as long as the largest
 /// value or file that a job can be allowed.
 pub(crate) fn commands_config() -> ChannelConfig {
     let direction = Direction { longest_frame: 1 << 30, ..Direction::default() };
@@ -68,8 +68,8 @@ impl StopRequest {
 pub(crate) enum ControlMessage {
     /// Ends a run, if it still goes on. It may come before the run's command was taken.
     End(StopRequest),
-    /// Host functions have answered, and the host has stopped working on calls of these numbers,
-    /// which had ended for the program before.
+    /// Host functions have answered. The host has stopped working on the calls `freed`, which had
+    /// ended for the program before.
     Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },
     /// Answers the only question that is open. A file's descriptor comes beside it.
     Folder { answer: FolderAnswer, has_file: bool },
@@ -138,7 +138,7 @@ pub(crate) enum WorkerMessage {
 pub(crate) enum Reply {
     /// The run of this number has ended.
     Ran { run: u64, outcome: Box<OutcomeMessage>, is_lost: bool },
-    /// The command was carried out. A state comes beside this if it was asked for.
+    /// The command was executed. A state comes beside this if it was asked for.
     Ok,
     /// A copy of this many bytes is kept.
     Snapshot { bytes: u64 },

@@ -180,8 +180,8 @@ impl Drop for SharedWord {
     }
 }
 
-/// Returns the descriptors from 3 on that are open files or files without a name, but for those in
-/// `but` and folders.
+/// Returns the descriptors from 3 on that are open files or files without a name. Folders and those
+/// in `but` aren't among them.
 pub(crate) fn open_files(but: &[BorrowedFd<'_>]) -> io::Result<Vec<BorrowedFd<'static>>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {

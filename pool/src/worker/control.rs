@@ -60,8 +60,8 @@ impl WorkerPermit {
 pub(crate) enum WorkerMessage {
     /// From the supervisor, at any time. The worker finishes its current command, then ends.
     Stop,
-    /// From the worker's own thread, which has finished and dropped its interpreter; or from the
-    /// watchdog, which reports that the thread is stuck. The actor ends.
+    /// From the worker's own thread, which has dropped its interpreter, or from the watchdog: the
+    /// thread is stuck. The actor ends.
     Ended(GoneReason),
 }
 
@@ -250,7 +250,7 @@ impl WorkerControl {
         }
     }
 
-    /// Returns the offer of a thread that waits for a command, or soon will; `None` if its permit
+    /// Returns the offer of a thread that waits for a command, or soon will. `None` if its permit
     /// could not be used.
     fn usable(&self, offer: Offer) -> Option<Offer> {
         let mut controls = self.controls.lock();

@@ -2,7 +2,7 @@
 //! holds, and replaces one state by another.
 //!
 //! The wasmer store never leaves this thread. However the thread ends, even by a panic, it reports
-//! its end last, after it has dropped the interpreter and suspended or lost its session.
+//! its end last. By then it has dropped the interpreter and suspended or lost its session.
 //!
 //! After a job without a session the interpreter is reset, when the caller already has the outcome.
 //! A session stays until the worker gets another command. Its state is copied meanwhile, and if its
@@ -34,8 +34,8 @@ use crate::task::Task;
 /// The stack of host code; the guest has its own. Only used pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when no more commands can come, when it is dismissed, or when it has no
-/// interpreter and can't start one.
+/// Starts the thread. It ends when no more commands can come, when it is dismissed, or when it
+/// can't start an interpreter.
 pub(super) fn spawn(
     control: Arc<WorkerControl>,
     commands: CommandQueue,
@@ -163,10 +163,10 @@ impl<'a> Slot<'a> {
         Offer { permit, build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
     }
 
-    /// Returns the offer of the next command that can be made at once, after a run: the caller
-    /// that hears of the outcome has its next job run here, without waking another worker. The reset
-    /// or the session's next copy comes before that job. `kept_bytes` is the size of the session's
-    /// last copy; `None` after a run without a session.
+    /// Returns the offer of the next command that can be made at once, after a run. So the caller's
+    /// next job runs here, without waking another worker. The reset or the session's next copy
+    /// comes before that job. `kept_bytes` is the size of the session's last copy; `None` after a
+    /// run without a session.
     fn offer_soon(&mut self, kept_bytes: Option<u64>) -> Option<Offer> {
         let readiness = self.interpreter.as_ref()?.readiness(kept_bytes.is_none());
         let Readiness::Soon { memory_bytes } = readiness else { return None };
@@ -330,8 +330,8 @@ impl<'a> Slot<'a> {
         process.is_some_and(|process| process.has_ended())
     }
 
-    /// Returns whether the session that is here should be suspended, which its copy makes cheap, since
-    /// the interpreter needs a reset.
+    /// Returns whether the session that is here should be suspended, since the interpreter needs a
+    /// reset. Its copy makes that cheap.
     fn should_reset(&self, session: &SessionCell) -> bool {
         let interpreter = self.interpreter.as_ref();
         session.copy_on(self.worker()).is_some()

@@ -63,8 +63,7 @@ impl Model {
 
     /// Whether this job would be dispatched as soon as it is admitted.
     fn can_run_now(&self, queued: &Queued) -> bool {
-        // S-6: while a worker is idle and another job may run, no queued job could run before this
-        // one, unless it waits for memory.
+        // S-6: while a worker is idle and another job may run, queued jobs wait for memory alone.
         let has_worker = self.running < self.config.concurrent && self.workers.idle() > 0;
         has_worker && self.fair_queue.could_run == 0 && self.is_unblocked(queued)
     }

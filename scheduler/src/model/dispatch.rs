@@ -51,8 +51,8 @@ impl Model {
     }
 
     /// Picks the idle worker on which a job costs least: the one that holds its session, else a
-    /// vacant one, if possible with an interpreter of the job's build, else the one whose session
-    /// has been idle longest.
+    /// vacant one. An interpreter of the job's build is preferred. The last resort is the worker
+    /// whose session has been idle longest.
     pub(super) fn pick_worker(&self, queued: &Queued) -> Option<WorkerId> {
         let home = queued.session.and_then(|id| self.sessions.get(id)?.worker());
         if home.is_some() {
@@ -71,8 +71,8 @@ impl Model {
     }
 
     /// Computes the memory that a job takes on this worker. All growth that its limits allow is
-    /// reserved, so that no job is refused memory, and the process isn't killed, because of another
-    /// job. A job that runs alone gets what is free.
+    /// reserved. So no job is refused memory, or the process killed, because of another job. A job
+    /// that runs alone gets what is free.
     pub(super) fn fit_of(&self, id: JobId, worker: WorkerId) -> Fit {
         let queued = &self.jobs[&id].queued;
         let (fixed, growth) = (self.fixed_bytes(queued), self.growth_bytes(queued, Some(worker)));

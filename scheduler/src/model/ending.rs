@@ -266,7 +266,7 @@ impl Model {
     }
 }
 
-/// The wait before the first retry; it doubles each time. What ends one worker often ends all: the
+/// The wait before the first retry; it doubles each time. What ends one worker often ends all. The
 /// system kills a whole group of processes, or memory is short for a second.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait before a retry.

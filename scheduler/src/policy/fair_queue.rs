@@ -1,11 +1,11 @@
 //! Decides whose job is next. Tenants share CPU time by weight, and each tenant's jobs are ordered
 //! by age and priority.
 //!
-//! Start-time fair queueing: each tenant has a virtual time, which is the CPU time that it got
-//! divided by its weight. Of the tenants with a job that could run, the one with the least virtual
-//! time is next. A job is charged an estimate when it starts, which is corrected to its real cost
-//! when it ends. A tenant that had nothing to run resumes at the virtual time of the others, so no
-//! tenant accumulates credit.
+//! Start-time fair queueing: each tenant has a virtual time, the CPU time that it got divided by
+//! its weight. Of the tenants with a job that could run, the one with the least virtual time is
+//! next. A job is charged an estimate when it starts, which is corrected to its real cost when it
+//! ends. A tenant that had nothing to run resumes at the virtual time of the others, so no tenant
+//! accumulates credit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

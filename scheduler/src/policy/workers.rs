@@ -101,8 +101,8 @@ impl Workers {
         self.lost.as_ref()
     }
 
-    /// The most recently used vacant worker with an interpreter of this build, so that the others may
-    /// idle long enough to end; else the least recently used of any build, so that builds in use
+    /// The most recently used vacant worker with an interpreter of this build, so that the others
+    /// idle long enough to end. Else the least recently used of any build, so that builds in use
     /// keep theirs.
     pub(crate) fn idle_without_session(&self, build: BuildId) -> Option<WorkerId> {
         let freshest = self.vacant.get(&build).and_then(BTreeSet::last);

@@ -14,35 +14,31 @@ pub(super) fn apply(
     kept: &[RawFd],
     has_own_users: bool,
 ) -> io::Result<()> {
+    use Resource::{Core, Memlock, Msgqueue, Nice, Rtprio};
     let mut taken = [&STANDARD, kept].concat();
     taken.sort_unstable();
     taken.dedup();
 
-    limit(Resource::As, confinement.address_space_bytes)?;
-    limit(Resource::Data, confinement.private_bytes)?;
-    limit(Resource::Cpu, confinement.cpu_seconds)?;
-    limit(Resource::Fsize, Some(confinement.file_bytes))?;
-    limit(Resource::Nofile, Some(bound(&taken, confinement.new_descriptors)))?;
-    for unused in [Resource::Core, Resource::Memlock, Resource::Msgqueue, Resource::Nice] {
-        limit(unused, Some(0))?;
+    if let Some(most) = confinement.private_bytes {
+        limit(Resource::Data, most)?;
     }
-    limit(Resource::Rtprio, Some(0))?;
+    limit(Resource::Fsize, confinement.file_bytes)?;
+    limit(Resource::Nofile, bound(&taken, confinement.new_descriptors))?;
+    for unused in [Core, Memlock, Msgqueue, Nice, Rtprio] {
+        limit(unused, 0)?;
+    }
     // Elsewhere, all processes of the user count.
     if has_own_users {
-        limit(Resource::Nproc, Some(confinement.threads))?;
+        limit(Resource::Nproc, confinement.threads)?;
     }
     Ok(())
 }
 
-/// Lowers both limits of a resource. The CPU time has a second between them, so that the first signal
-/// says what happened.
-fn limit(resource: Resource, most: Option<u64>) -> io::Result<()> {
-    let Some(most) = most else { return Ok(()) };
+/// Lowers both limits of a resource.
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
     let before = getrlimit(resource);
-    let at_most = |bound: Option<u64>, most: u64| bound.map_or(most, |bound| bound.min(most));
-    let spare = u64::from(resource == Resource::Cpu);
-    let maximum = at_most(before.maximum, most.saturating_add(spare));
-    let current = at_most(before.current, most).min(maximum);
+    let maximum = before.maximum.map_or(most, |bound| bound.min(most));
+    let current = before.current.map_or(maximum, |bound| bound.min(maximum));
     Ok(setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) })?)
 }
 

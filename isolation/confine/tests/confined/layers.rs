@@ -52,9 +52,7 @@ pub(crate) fn all_layers_show_from_outside() {
             }
             let confinement = Confinement {
                 keep: &[there.as_fd()],
-                address_space_bytes: Some(1 << 40),
                 private_bytes: Some(1 << 39),
-                cpu_seconds: Some(77),
                 file_bytes: 4096,
                 new_descriptors: 1,
                 ..of_child()
@@ -96,10 +94,8 @@ pub(crate) fn all_layers_show_from_outside() {
         assert_eq!(owner, 0);
         let limits = seen.read("limits");
         for (limit, soft, hard) in [
-            ("Max cpu time", "77", "78"),
             ("Max file size", "4096", "4096"),
             ("Max core file size", "0", "0"),
-            ("Max address space", "1099511627776", "1099511627776"),
             ("Max data size", "549755813888", "549755813888"),
             ("Max locked memory", "0", "0"),
         ] {
@@ -193,9 +189,7 @@ pub(crate) fn limits_hold() {
     let confinement = Confinement {
         new_descriptors: 2,
         file_bytes: 8192,
-        address_space_bytes: Some(1 << 30),
         private_bytes: Some(1 << 28),
-        cpu_seconds: Some(1),
         ..of_child()
     };
     let memory_file = || raw(libc::SYS_memfd_create, [c"a".as_ptr().addr() as i64, 1]);
@@ -220,7 +214,6 @@ pub(crate) fn limits_hold() {
         let map = |bytes: i64, access: i32| {
             raw(libc::SYS_mmap, [0, bytes, access.into(), flags.into(), -1, 0])
         };
-        assert_eq!(map(1 << 31, libc::PROT_NONE), errno(libc::ENOMEM));
         assert_eq!(map(1 << 29, libc::PROT_READ | libc::PROT_WRITE), errno(libc::ENOMEM));
         assert!(map(1 << 29, libc::PROT_NONE) > 0, "what is only reserved isn't counted");
         0
@@ -233,13 +226,6 @@ pub(crate) fn limits_hold() {
         0
     });
     assert_eq!(end, End::Signal(libc::SIGXFSZ));
-    let end = run(|| {
-        confine(&confinement).unwrap();
-        loop {
-            std::hint::spin_loop();
-        }
-    });
-    assert_eq!(end, End::Signal(libc::SIGXCPU));
     // The kernel excepts root from this one.
     if offered(false).has(Layer::UserNamespace) {
         for is_separate in [false, true] {

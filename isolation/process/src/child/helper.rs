@@ -46,8 +46,8 @@ impl Helper {
     /// Returns the program's path.
     ///
     /// # Errors
-    /// It is this program, and it isn't one that becomes a helper: started again, it would do
-    /// whatever it does once more.
+    /// It is this program, and it isn't one that becomes a helper. Started again, it would do its
+    /// work once more.
     pub(crate) fn path(&self) -> Result<PathBuf, ProcessError> {
         match self {
             Self::Itself if !ASKED.load(Ordering::Relaxed) => {

@@ -53,8 +53,8 @@ impl ControlChannel {
     /// Tells the worker which runs are to end, as far as it can be told now. Returns whether it could
     /// not be told for too long.
     pub(crate) fn send_stops(&self) -> bool {
-        // The thread that has the sender calls this once it has released it, so an end that is added meanwhile
-        // isn't forgotten.
+        // The thread that has the sender calls this once it has released it. So no end that is
+        // added meanwhile is forgotten.
         while !self.ends.lock().ends.is_empty()
             && let Some(mut sender) = self.sender.try_lock()
         {

@@ -68,7 +68,7 @@ pub(crate) struct WorkerGroups {
 }
 
 impl WorkerGroups {
-    /// Makes the folder for a pool's groups where the system lets this process have some, and removes
+    /// Makes the folder for a pool's groups where the system lets this process have some. Removes
     /// what others have left there. The error says why there can be none.
     pub(crate) fn new(files: Arc<dyn Files>, bounds: Bounds) -> Result<Self, String> {
         let place = GroupLocation::find(&*files)?;

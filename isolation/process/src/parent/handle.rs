@@ -40,8 +40,8 @@ const LOADING: Duration = Duration::from_secs(60);
 /// How long a helper may take to fork a worker.
 const FORKING: Duration = Duration::from_secs(10);
 
-/// How long a helper that can't fork, or says nothing, is given to end. It then was about to: once the
-/// first process of its namespace has ended, it can fork no more, and ends a moment later.
+/// How long a helper that can't fork, or says nothing, is given to end. It then was about to. Once
+/// the first process of its namespace has ended, it can fork no more, and ends soon.
 const ENDING: Duration = Duration::from_millis(500);
 
 /// What every helper of a pool is started with.

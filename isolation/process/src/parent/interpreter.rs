@@ -96,7 +96,7 @@ impl ProcessInterpreter {
         }
     }
 
-    /// Gives a command that isn't a run, and waits until it was carried out.
+    /// Gives a command that isn't a run, and waits until it was executed.
     fn command(&mut self, command: Command) -> Result<Reply, StartError> {
         let done = self
             .settle()

@@ -77,9 +77,9 @@ impl Worker {
         self.life.how()
     }
 
-    /// Has the worker drop a copy of this length: with its next command, or now if the copies that
-    /// wait for that take much memory. Never waits: while a copy is being fetched, the worker hears of
-    /// them afterwards.
+    /// Has the worker drop a copy of this length with its next command. If the copies that wait for
+    /// that take much memory, it drops them now. Never waits: while a copy is being fetched, the
+    /// worker hears of them afterwards.
     pub(crate) fn forget(&self, number: u64, bytes: u64) {
         self.dropped.lock().add(number, bytes);
         self.forget_many();
@@ -144,8 +144,7 @@ impl Worker {
 /// How long a worker may continue a run after it was asked to stop it.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// How long after the limit of wall time and its grace period the worker, which holds both, must have
-/// ended a run.
+/// How long after the limit of wall time and its grace period the worker must have ended a run.
 const LATE: Duration = Duration::from_secs(10);
 
 /// Ends a run in a worker.

@@ -15,8 +15,8 @@ use crate::parent::interpreter::ProcessInterpreter;
 use crate::parent::offloader::SnapshotOffloader;
 use crate::parent::snapshot::settled;
 
-/// What a worker may map beyond the pool's memory: addresses that are reserved and hardly used, such as
-/// those of stacks, and of a guest's memory while it is replaced.
+/// What a worker may map beyond the pool's memory: addresses that are reserved and hardly used.
+/// Stacks have such, and a guest's memory while it is replaced.
 const ROOM: u64 = 16 << 30;
 
 /// Starts interpreters in processes of their own.
@@ -37,8 +37,8 @@ impl ProcessSource {
     /// starts the first worker, to see what the system does to confine it. Blocks for as long as a
     /// start with warm caches.
     ///
-    /// All workers together may have `memory_bytes`, which the kernel holds where this process has a
-    /// control group for that; else it bounds the private memory of each.
+    /// All workers together may have `memory_bytes`. The kernel enforces that where this process
+    /// has a control group for it. Otherwise it bounds the private memory of each.
     ///
     /// # Errors
     /// The helper can't be started, isn't one, or loads another image. Or the first worker doesn't

@@ -1,8 +1,8 @@
 //! Which control group was delegated to this process, so that it may make groups in it.
 //!
 //! A group belongs to its manager, so being able to write to it, as root can, isn't enough. The
-//! operator names one (`$HATCHERY_CGROUP`), the service manager marks one as delegated (systemd's
-//! `Delegate=`), or the process is in a container, which starts in one.
+//! operator names one (`$HATCHERY_CGROUP`), or the service manager marks one as delegated
+//! (systemd's `Delegate=`). Or the process is in a container, which starts in one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -104,8 +104,8 @@ fn own_group(groups: &str, mounts: &str) -> Option<(PathBuf, PathBuf)> {
     (!is_outside).then(|| (PathBuf::from(mount), Path::new(mount).join(below)))
 }
 
-/// Lets groups below this one have limits. `is_own` if this process is in it: it then moves, since a
-/// group with limits below it can have no processes.
+/// Lets groups below this one have limits. `is_own` if this process is in it. It then moves, since
+/// a group with limits below it can have no processes.
 fn divide(files: &dyn Files, group: &Path, is_own: bool) -> Result<(), String> {
     let read = files.read(&group.join("cgroup.controllers"));
     if !read.is_ok_and(|all| all.split_whitespace().any(|one| one == "memory")) {
