@@ -120,18 +120,6 @@ pub enum PoolEvent {
     },
 }
 
-/// An operation of the pool failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// The supervisor could not be started.
-    #[error("the supervisor of the pool could not be started")]
-    Start(#[source] Cause),
-    /// The pool has been closed.
-    #[error("the pool is closed")]
-    Closed,
-}
-
 /// A session's state could not be offloaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {

@@ -31,7 +31,7 @@ pub use builds::{Builds, DEFAULT_PYTHON};
 pub use channel::SpinWait;
 pub use config::PoolConfig;
 
-pub use event::{Offer, OffloadError, PoolError, PoolEvent, PoolOwner};
+pub use event::{Offer, OffloadError, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{
     Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,

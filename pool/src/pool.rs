@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use engine::Cause;
 use ractor::{Actor, ActorCell, ActorRef};
 
 use crate::builds::Builds;
 use crate::config::PoolConfig;
-use crate::event::{OffloadError, PoolError, PoolOwner};
+use crate::event::{OffloadError, PoolOwner};
 use crate::session::{Discarded, SessionCell, Tier};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::offloading::{Chore, tell};
@@ -33,12 +34,14 @@ impl Pool {
         builds: Builds,
         owner: Arc<dyn PoolOwner>,
         actor: ActorCell,
-    ) -> Result<Self, PoolError> {
+    ) -> Result<Self, Cause> {
         let board = Board::default();
         let state = SupervisorState::new(config, builds.clone(), Arc::clone(&owner), board.clone());
-        let (supervisor, _) = Actor::spawn_linked(None, Supervisor, state, actor)
-            .await
-            .map_err(|error| PoolError::Start(spawn_cause(error)))?;
+        let not_started = |error| {
+            Cause::because("the supervisor of the pool could not be started", spawn_cause(error))
+        };
+        let (supervisor, _) =
+            Actor::spawn_linked(None, Supervisor, state, actor).await.map_err(not_started)?;
         Ok(Self { supervisor, owner, board, builds })
     }
 
@@ -78,16 +81,10 @@ impl Pool {
         self.board.snapshot()
     }
 
-    /// Ends every worker after its current order, and waits until all threads have ended and no
-    /// state is being offloaded.
-    ///
-    /// # Errors
-    /// The pool is already closed.
-    pub async fn close(&self) -> Result<(), PoolError> {
+    /// Ends every worker after its current command, and waits until all threads have ended and no
+    /// state is being offloaded. Returns whether this call did that: a pool is closed once.
+    pub async fn close(&self) -> bool {
         let closed = self.supervisor.call(SupervisorMessage::Close, None).await;
-        match closed {
-            Ok(ractor::rpc::CallResult::Success(())) => Ok(()),
-            _ => Err(PoolError::Closed),
-        }
+        closed.is_ok_and(|closed| closed.is_success())
     }
 }

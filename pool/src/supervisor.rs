@@ -295,7 +295,7 @@ pub(crate) enum SupervisorMessage {
     Do(Chore),
     /// From the thread that did chores.
     ChoresDone,
-    /// From the owner, once. Every worker ends after its current order. The reply comes when all
+    /// From the owner, once. Every worker ends after its current command. The reply comes when all
     /// have ended and no state is being offloaded or dropped; then the supervisor ends.
     Close(RpcReplyPort<()>),
 }

@@ -500,8 +500,8 @@ impl SchedulerState {
         let reason = self.ends.clone().unwrap_or(EndReason::Drained);
         // Closing waits for worker threads, whose last messages must still be received here.
         tokio::spawn(async move {
-            if let Err(error) = pool.close().await {
-                tracing::debug!(%error, "the pool was already closed");
+            if !pool.close().await {
+                tracing::debug!("the pool was already closed");
             }
             // A thread may have been interrupted on its way to send an outcome. There will be no
             // new ones.
