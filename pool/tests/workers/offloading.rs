@@ -20,7 +20,7 @@ async fn closing_waits_for_the_present_offload_and_refuses_the_rest() {
     assert!(rig.offloaded().await.unwrap_err().to_string().contains("closing"));
     assert!(!closing.is_finished());
     rig.source.release();
-    closing.await.unwrap().unwrap();
+    assert!(closing.await.unwrap());
     rig.offloaded().await.unwrap();
     rig.pool.offload(session(), Tier::Disk);
     assert!(rig.offloaded().await.unwrap_err().to_string().contains("closed"));
