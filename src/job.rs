@@ -91,8 +91,8 @@ impl Job {
     /// Creates a job that runs a script of the host as `python path` does. Tracebacks show its
     /// path, and it can import modules from its folder.
     ///
-    /// The program can read only the Python source below the script's folder, `*.py` in folders
-    /// without a dot in their names. The folder is mounted at `/script`, which is `sys.path[0]`, so
+    /// The program can read only the Python source below the script's folder: `*.py`, not in
+    /// folders with a dot. The folder is mounted at `/script`, which is `sys.path[0]`, so
     /// `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working directory is still
     /// the workspace. Jobs of scripts in one folder share the folder's descriptor.
     ///

@@ -10,11 +10,10 @@
 //!
 //! The abstract problem: workers are interchangeable, and each runs one job at a time. Jobs belong
 //! to tenants, which share CPU time by weight. Within a tenant, jobs are ordered by age, shifted by
-//! priority. The jobs of a session run one at a time, in order, if possible on the worker that
-//! holds its state. A job is refused if it would miss its deadline by the measured times. One
-//! ledger with one limit counts all memory. Near the limit, idle sessions are compressed and
-//! offloaded to disk, longest idle first. The pool grows while jobs could run, and shrinks when
-//! workers idle.
+//! priority. The jobs of a session run one at a time, in order, if possible where its state is. A
+//! job is refused if it would miss its deadline by the measured times. One ledger with one limit
+//! counts all memory. Near the limit, idle sessions are compressed and offloaded to disk, longest
+//! idle first. The pool grows while jobs could run, and shrinks when workers idle.
 //!
 //! Start at `model.rs`, which makes the decisions: pure functions from a model, an event and the
 //! time to effects (`effect.rs`). `policy/` has the rules. The shell around it, `actor.rs`, turns

@@ -5,9 +5,9 @@
 //! that the shell holds meanwhile, so they return it apart from the effects.
 //!
 //! After each event, all that has become possible or due happens in one step: dispatches,
-//! evictions, starts and ends of workers. So admission and eviction are one decision, and no event
-//! can come between them. The rules are in `policy.rs`; `admission.rs`, `dispatch.rs`, `ending.rs`
-//! and `upkeep.rs` apply them.
+//! evictions, and starts of workers. So admission and eviction are one decision, and no event can
+//! come between them. The rules are in `policy.rs`; `admission.rs`, `dispatch.rs`, `ending.rs` and
+//! `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -364,8 +364,8 @@ impl Model {
         self.reoffer(id);
     }
 
-    /// Concludes from a worker's later message that it has suspended or lost the session that it
-    /// was to vacate, or never had it.
+    /// Concludes from a worker's later message that it no longer has the session that it was to
+    /// vacate.
     fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {

@@ -159,9 +159,9 @@ impl Ticket {
     /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe. In
     /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
-    /// If the last jobs ended within 0.2 ms, and at most half as many jobs as CPUs are open, this
-    /// spins. It yields to the other tasks of its thread, and then spins that long for the outcome
-    /// before it blocks.
+    /// If the last jobs ended within 0.2 ms, and few jobs are open for the CPUs, this spins. It
+    /// yields to the other tasks of its thread, and then spins that long for the outcome before it
+    /// blocks.
     ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {

@@ -63,10 +63,10 @@ impl Receiver {
     /// the past takes what is there.
     ///
     /// A frame takes at most `longest_frame` bytes, and twice as many while it arrives. The decoded
-    /// message may take more: an element of a sequence takes a byte or more of the message, and its
+    /// message may take more. An element of a sequence takes a byte or more of the message, and its
     /// size in memory. A hash map that announces many entries takes 2 MiB. So elements of `T`
-    /// shouldn't be much larger than their encoding, and never have an empty one, as `()` has,
-    /// since a few bytes could then announce any number of them.
+    /// shouldn't be much larger than their encoding. They never have an empty one, as `()` has: a
+    /// few bytes could announce any number of them.
     ///
     /// # Errors
     /// - [`Error::TimedOut`]: a later call continues where this one stopped.

@@ -13,11 +13,11 @@ pub struct Confinement<'a> {
     /// connected Unix sockets of a stream or of packets. Standard streams that aren't listed read
     /// as empty from then on, and can't be written to.
     pub keep: &'a [BorrowedFd<'a>],
-    /// How many further descriptors may be open at once, such as those of memory files and of files
-    /// that its parent sends.
+    /// How many further descriptors may be open at once, such as those of memory files and files of
+    /// its parent.
     pub new_descriptors: u64,
-    /// The most bytes of private memory that it may write to, as `RLIMIT_DATA` counts it, whether or
-    /// not it has written. `None` leaves it unlimited. Files in memory don't count.
+    /// The most bytes of private memory that it may write to, as `RLIMIT_DATA` counts it. `None`
+    /// leaves it unlimited. Files in memory don't count.
     pub private_bytes: Option<u64>,
     /// The most bytes of any file that it writes to, memory files included. More ends it with
     /// `SIGXFSZ`.
@@ -29,17 +29,17 @@ pub struct Confinement<'a> {
     /// The process id of the parent, as the parent itself reads it. The process is killed when the
     /// parent's thread ends that forked it.
     pub parent: u32,
-    /// What the parent shares with its children; `None` if all namespaces of the process are to be its
-    /// own, which takes longer and leaves out the one of process ids.
+    /// What the parent shares with its children. With `None` all namespaces of the process are its
+    /// own. That takes longer, and leaves out the one of process ids.
     pub separation: Option<&'a Separation>,
-    /// Where the process writes the system call that it is killed for, in memory that it shares with
-    /// its parent; 0 until then. [`RefusedCall::read`](crate::RefusedCall::read) reads it.
+    /// Where the process writes the system call that it is killed for, in memory that it shares
+    /// with its parent. 0 until then. [`RefusedCall::read`](crate::RefusedCall::read) reads it.
     pub refused: Option<&'static AtomicU32>,
 }
 
 impl Confinement<'_> {
-    /// Returns what a child of this parent gets unless its fields are changed: no descriptor, no new
-    /// ones, no files, and two threads.
+    /// Returns what a child of this parent gets unless its fields are changed. It has no
+    /// descriptors, no files, and two threads.
     pub fn of_child(parent: u32) -> Self {
         Self {
             keep: &[],
@@ -61,9 +61,9 @@ impl Confinement<'_> {
 pub struct Separation {
     /// Which namespaces the kernel granted.
     pub report: Report,
-    /// The process id of the child that keeps the namespace of process ids alive, if there is one: it
-    /// sleeps, and is killed when its parent ends. If it ends first, the kernel kills all processes in
-    /// the namespace, and no further one can be forked.
+    /// The process id of the child that keeps the namespace of process ids alive, if there is one.
+    /// It sleeps, and is killed when its parent ends. If it ends first, the kernel kills all
+    /// processes in the namespace, and no further one can be forked.
     pub keeper: Option<u32>,
 }
 

@@ -101,9 +101,9 @@ impl Workers {
         self.lost.as_ref()
     }
 
-    /// The most recently used vacant worker with an interpreter of this build, so that the others
-    /// idle long enough to end. Else the least recently used of any build, so that builds in use
-    /// keep theirs.
+    /// The most recently used vacant worker with an interpreter of this build, so that others idle
+    /// long enough to end. Else the least recently used of any build, so that builds in use keep
+    /// theirs.
     pub(crate) fn idle_without_session(&self, build: BuildId) -> Option<WorkerId> {
         let freshest = self.vacant.get(&build).and_then(BTreeSet::last);
         freshest.copied().or_else(|| self.oldest_without_session()).map(|(_, worker)| worker)

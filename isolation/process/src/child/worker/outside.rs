@@ -44,7 +44,7 @@ impl Outside<'_> {
         confinement.private_bytes = Some(self.private_bytes);
         confinement.refused = Some(self.refused);
         confinement.separation = self.separation;
-        // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
+        // SAFETY: what isn't kept belonged to the helper, and this process uses none of it. It goes
         // on in `run`, which never returns to the helper's code.
         unsafe { confine::confine(&confinement) }.map_err(|error| engine::chain(&error).to_string())
     }
