@@ -91,10 +91,10 @@ impl Job {
     /// Creates a job that runs a script of the host as `python path` does. Tracebacks show its
     /// path, and it can import modules from its folder.
     ///
-    /// The program can read only the Python source below the script's folder: `*.py`, not in
-    /// folders with a dot. The folder is mounted at `/script`, which is `sys.path[0]`, so
-    /// `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working directory is still
-    /// the workspace. Jobs of scripts in one folder share the folder's descriptor.
+    /// The program can read only the Python source below the script's folder, `*.py`. Folders with
+    /// a dot in their names are hidden. The folder is mounted at `/script`, which is `sys.path[0]`,
+    /// so `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working directory is
+    /// still the workspace. Jobs of scripts in one folder share the folder's descriptor.
     ///
     /// A pipe is read to its end, which blocks. One without a name, such as standard input, is a
     /// script without a folder.
