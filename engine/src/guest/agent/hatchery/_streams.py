@@ -121,15 +121,17 @@ def run_exit_functions(is_interrupted=False):
     has_threads = hatchery._has_threads or _locks.has_threads() and not is_interrupted
     threading = sys.modules.get("threading") if has_threads else None
     if threading is not None:
-        run_functions(threading._shutdown)
+        run_functions(threading._shutdown, says_why=not hatchery._has_threads)
     run_functions(atexit._run_exitfuncs)
 
 
-def run_functions(run):
+def run_functions(run, says_why=False):
     try:
         run()
-    except BaseException:
-        pass  # CPython has printed it
+    except BaseException as error:
+        # Otherwise CPython has printed it.
+        if says_why:
+            print(f"Exception ignored at the end of threads: {error}", file=sys.stderr)
 
 
 class LoggingEnd:

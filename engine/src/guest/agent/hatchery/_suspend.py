@@ -397,7 +397,7 @@ def is_closed(queue):
 def sleep(*seconds):
     if not _switch.is_duration(seconds):
         _locks.pause(*seconds)
-    yield from pause("sleep", lambda: False, *seconds)
+    yield from pause(_switch.SLEEP, lambda: False, *seconds)
 
 
 @replaces("threading", "Condition.__enter__")
@@ -551,6 +551,8 @@ def work_on(item, context):
     except BaseException as error:
         item.future.set_exception(error)
         del item
+        if isinstance(error, KeyboardInterrupt):
+            raise  # in the main thread, for which it is meant
     else:
         item.future.set_result(result)
 
@@ -570,6 +572,18 @@ def run_loop(self):
                 break
     finally:
         self._run_forever_cleanup()
+
+
+@replaces("logging.handlers", "QueueListener._monitor")
+def listen(self):
+    while True:
+        record = yield from call(self.queue.get)
+        if record is not self._sentinel:
+            self.handle(record)
+        if hasattr(self.queue, "task_done"):
+            self.queue.task_done()
+        if record is self._sentinel:
+            break
 
 
 NAMES = frozenset(name.rpartition(".")[2] for name in WAITS)

@@ -24,6 +24,7 @@ STEP = 4096
 MOST_THREADS = 10_000
 # What the threads of pools wait to do.
 POOL = "run a call"
+SLEEP = "sleep"
 ONE_STACK = "deadlock: the sandbox has one stack for all threads, and {}"
 BELOW = (
     "{} waits on top of {}, which could go on. Code that Python's C code calls can't be suspended;"
@@ -247,6 +248,8 @@ def wait(name, is_ready, timeout=None, idle=None):
         while not mine.is_over():
             task = runnable()
             if mine.is_due() and (task is None or has_run and not is_before(task.wait, mine)):
+                if name != SLEEP and below_could():
+                    raise RuntimeError(deadlock(mine))
                 return False
             if task is None:
                 pass_time(mine, idle)
@@ -290,11 +293,16 @@ def deadlock(mine):
     """Returns what is said of a wait that can't end."""
     if not queue and len(stack) == 1:
         return _locks.DEADLOCK.format(mine.name)
-    for task, below in stack[:-1]:
-        if below.is_over():
-            return ONE_STACK.format(BELOW.format(told(current, mine), told(task, below)))
+    below = below_could()
+    if below:
+        return ONE_STACK.format(BELOW.format(told(current, mine), told(*below)))
     waits = [told(*one) for one in stack] + [told(task, task.wait) for task in queue]
     return ONE_STACK.format(f"each of them waits: {', '.join(waits)}")
+
+
+def below_could():
+    """Returns the thread, with its wait, that could go on if it weren't below others on the stack."""
+    return next((one for one in stack[:-1] if one[1].is_over()), None)
 
 
 def told(task, wait):
@@ -310,7 +318,7 @@ def is_duration(arguments):
 def sleep(*seconds):
     if not is_duration(seconds):
         _locks.pause(*seconds)
-    wait("sleep", lambda: False, *seconds)
+    wait(SLEEP, lambda: False, *seconds)
 
 
 def give_way(after=SLICE):
@@ -340,6 +348,8 @@ queue, stack, counter = collections.deque(), [], itertools.count(1)
 asking = False
 # Ended from outside; and where the program's own global variables are while another process runs.
 dropped, main_space = [], types.SimpleNamespace()
+if _locks.is_installed:
+    _thread.get_ident = get_ident
 
 
 def adapt(threading):
