@@ -19,8 +19,10 @@ const LONG: i32 = 7;
 const LONG_LONG: i32 = 9;
 /// The largest width of what sums and products widen, in bytes.
 const NARROWER: i32 = 7;
-/// `NPY_ARRAY_DEFAULT | NPY_ARRAY_SAME_KIND_CASTING`.
-const CONVERTED: i32 = 0x0400_0501;
+/// `NPY_ARRAY_DEFAULT`, `NPY_ARRAY_ALIGNED` and `NPY_ARRAY_SAME_KIND_CASTING`.
+const DEFAULT_FLAGS: i32 = 0x501;
+const ALIGNED: i32 = 0x100;
+const SAME_KIND: i32 = 0x0400_0000;
 /// From `Intp` back to `Int64` in NumPy's table of pointers to its types.
 const TO_INT64: u64 = 2 * 4;
 /// Constant addresses are above this, and fields of structures below.
@@ -31,7 +33,7 @@ const TO_LONG: &str = "PyLong_AsLongAndOverflow";
 /// Converts to an array of a type, with flags.
 const TO_ARRAY: &str = "PyArray_FromAny";
 
-static CHANGES: [(&str, Change); 11] = [
+static CHANGES: [(&str, Change); 12] = [
     ("discover_descriptor_from_pylong", Change::Default),
     ("int_default_descriptor", Change::Default),
     ("_convert_from_any", Change::Default),
@@ -43,6 +45,7 @@ static CHANGES: [(&str, Change); 11] = [
     ("PyArray_PutTo", Change::Indices),
     ("PyArray_Choose", Change::Indices),
     ("PyUFunc_GenericReduction", Change::Indices),
+    ("__pyx_pw_5numpy_6random_6mtrand_11RandomState_87binomial", Change::Counts),
 ];
 
 /// How a function uses the type.
@@ -58,6 +61,8 @@ enum Change {
     Scalar,
     /// It converts indices.
     Indices,
+    /// It converts numbers of trials, by flags alone.
+    Counts,
 }
 
 /// Makes the modules that an engine compiles have wide integers, one module at a time.
@@ -178,9 +183,12 @@ impl<'a> FunctionMiddleware<'a> for WidenIn {
                 state.extend([
                     Operator::Drop,
                     Operator::Drop,
-                    Operator::I32Const { value: CONVERTED },
+                    Operator::I32Const { value: DEFAULT_FLAGS | SAME_KIND },
                     Operator::I32Const { value: 0 },
                 ]);
+            }
+            (Some(Change::Counts), Operator::I32Const { value }) if *value == ALIGNED => {
+                *value |= SAME_KIND;
             }
             _ => {}
         }
@@ -221,6 +229,9 @@ mod tests {
                         (call $PyArray_FromAny (i32.const 7) (i32.const 1) (i32.const 0)))"
                 )
             }
+            _ if name.ends_with("binomial") => {
+                format!("(func ${name} (export \"{name}\") (result i32) (i32.const 256))")
+            }
             _ => format!("(func ${name} (export \"{name}\") (result i32) (i32.const 7))"),
         });
         format!(
@@ -251,12 +262,12 @@ mod tests {
     #[test]
     fn functions_of_numpy_get_the_integer_with_64_bits() {
         let wide = [9, 9, 9, 9, 110, -1, -2];
-        let flags = [0x0400_0501; 4];
+        let flags = [0x0400_0501, 0x0400_0501, 0x0400_0501, 0x0400_0501, 0x0400_0100];
         assert_eq!(results(&text("")), [&wide[..], &flags].concat());
     }
 
     #[test]
     fn a_build_that_lacks_one_of_them_is_unchanged() {
-        assert_eq!(results(&text("PyArray_Choose")), [7, 7, 7, 7, 8, 2, 5, 1, 1, 1]);
+        assert_eq!(results(&text("PyArray_Choose")), [7, 7, 7, 7, 8, 2, 5, 1, 1, 1, 256]);
     }
 }

@@ -1,7 +1,7 @@
 """NumPy's default integer, which has 64 bits here, while pointers have 32.
 
 Its type is what the compiled module makes it (`integers.rs`). Here NumPy's names of it follow, and
-compiled code that takes it for the integer of a pointer's width.
+compiled code of others that takes it for the integer of a pointer's width.
 """
 
 
@@ -56,9 +56,17 @@ def sampled(random):
         random.np = Pointers(random.np)
 
 
+def located(lib):
+    """Columns of frames are stored by indices, and found by default integers."""
+    given = getattr(lib, "maybe_indices_to_slice", None)
+    if given is not None:
+        lib.maybe_indices_to_slice = lambda indices, most: given(indices.astype("p", copy=False), most)
+
+
 ADAPT = {
     "numpy._core._type_aliases": named,
     "numpy._core.arrayprint": shown,
     "numpy.random.mtrand": drawn,
+    "pandas._libs.lib": located,
     "sklearn.utils._random": sampled,
 }

@@ -29,6 +29,7 @@ ADAPTED = {
     "numpy._core._type_aliases": "hatchery._integers",
     "numpy._core.arrayprint": "hatchery._integers",
     "numpy.random.mtrand": "hatchery._integers",
+    "pandas._libs.lib": "hatchery._integers",
     "sklearn.utils._random": "hatchery._integers",
     "asyncio": "hatchery._system",
     "ctypes": "hatchery._system",
