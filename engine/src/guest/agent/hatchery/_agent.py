@@ -23,7 +23,7 @@ from hatchery._describe import describe_value, report_by, text_of
 from hatchery._frames import back_of, get_frame
 from hatchery._host import bridge
 from hatchery._display import Displays
-from hatchery._locks import finish_threads
+from hatchery._locks import drop_threads, finish_threads
 from hatchery._image import fill_holes, prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, put_back, reopen_streams
 from hatchery._streams import run_exit_functions
@@ -230,6 +230,8 @@ class Agent:
         except BaseException as error:
             self._reserve, buffers = None, ()
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
+            if is_interrupted:
+                drop_threads()
             reply = {"kind": "raised", **describe_exception(error, cap)}
             if is_process and sys.__dict__.get("excepthook") is not self._excepthook:
                 hooked = error
@@ -239,7 +241,7 @@ class Agent:
         self._displays.finish(is_interrupted)
         if moment & LAST:
             if not moment & REHEARSE:
-                run_exit_functions(is_interrupted)
+                run_exit_functions()
             try:
                 self._drop_main(moment & REHEARSE)
             except KeyboardInterrupt:

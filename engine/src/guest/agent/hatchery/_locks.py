@@ -87,6 +87,15 @@ def finish_threads(is_last):
         _switch.settle()
 
 
+def drop_threads():
+    """Ends the threads on this stack, after an interrupt."""
+    if later is not pause:
+        from hatchery import _switch
+
+        for task in list(_switch.queue):
+            task.drop()
+
+
 def start_new_thread(*args):
     from hatchery import _switch
 

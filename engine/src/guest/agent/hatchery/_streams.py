@@ -116,10 +116,9 @@ def flush(stream):
         pass
 
 
-def run_exit_functions(is_interrupted=False):
+def run_exit_functions():
     # As a process does at its end: it waits for its threads, except for daemons.
-    has_threads = hatchery._has_threads or _locks.has_threads() and not is_interrupted
-    threading = sys.modules.get("threading") if has_threads else None
+    threading = sys.modules.get("threading") if _locks.has_threads() else None
     if threading is not None:
         run_functions(threading._shutdown, says_why=not hatchery._has_threads)
     run_functions(atexit._run_exitfuncs)

@@ -109,8 +109,10 @@ class Task:
     def drop(self):
         """Ends the thread where it waits. It is kept, so that it runs no `finally`."""
         queue.remove(self)
-        self.is_done = True
-        dropped.append(self)
+        dropped.append(self._body)
+        self._end()
+        if "threading" in sys.modules:
+            sys.modules["threading"]._active.pop(self.ident, None)
 
     def move(self, space):
         """Makes the thread, which runs, the first one of a process."""
