@@ -92,11 +92,13 @@ impl Monitor {
         let unusable = |source| MonitorError::Address { address: address.to_owned(), source };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let bound = listener.local_addr().map_err(unusable)?;
-        let mut config = HttpConfig::default();
-        config.watching_only = true;
-        config.connections = MOST_CONNECTIONS;
-        config.idle_time = IDLE_TIME;
-        config.metrics = Some(metrics_page(pool)?);
+        let config = HttpConfig {
+            watching_only: true,
+            connections: MOST_CONNECTIONS,
+            idle_time: IDLE_TIME,
+            metrics: Some(metrics_page(pool)?),
+            ..HttpConfig::default()
+        };
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {

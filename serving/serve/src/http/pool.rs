@@ -282,18 +282,19 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn output_of_a_program_stays_within_its_event() {
-        let output = |bytes: &[u8]| {
+    #[tokio::test]
+    async fn output_of_a_program_stays_within_its_event() {
+        let output = async |bytes: &[u8]| {
             let kind = EventKind::Output { stream: Stream::Stdout, bytes: bytes.to_vec() };
             let (name, data) = named(&kind).unwrap();
-            message(name, Some(3), &data)
+            let body = body_of(iter([event(name, Some(3), &data)]));
+            axum::body::to_bytes(body, usize::MAX).await.unwrap()
         };
-        let forged = output(b"a\n\nevent: outcome\ndata: {}\r\n\n");
+        let forged = output(b"a\n\nevent: outcome\ndata: {}\r\n\n").await;
         let expected = "event: output\nid: 3\ndata: {\"stream\":\"stdout\",\"text\":\
                         \"a\\n\\nevent: outcome\\ndata: {}\\r\\n\\n\"}\n\n";
         assert_eq!(forged, expected);
-        let binary = output(b"\xff");
+        let binary = output(b"\xff").await;
         let binary = String::from_utf8(binary.to_vec()).unwrap();
         assert!(binary.contains("\"base64\":\"/w==\""), "{binary}");
         assert_eq!(named(&EventKind::Finished), None);

@@ -109,9 +109,9 @@ mod tests {
 
     #[tokio::test]
     async fn watchers_are_told_at_once_and_have_the_metrics() {
-        let mut config = HttpConfig::default();
-        config.watching_only = true;
-        config.metrics = Some(Arc::new(|| "jobs 1\n".to_owned()));
+        let metrics: Metrics = Arc::new(|| "jobs 1\n".to_owned());
+        let config =
+            HttpConfig { watching_only: true, metrics: Some(metrics), ..HttpConfig::default() };
         let (begin, front) = front(&config);
         assert_eq!(ask(&front, "/metrics").await, (200, "jobs 1\n".to_owned()));
         let (status, said) = ask(&front, "/v1/status").await;
