@@ -20,13 +20,13 @@ from hatchery._switch import Wait
 
 # The names in generators of what they call.
 CALL, ENTERED, TURN = "_hatchery_call", "_hatchery_entered", "_hatchery_turn"
-ITEM, SOURCE = "_hatchery_item", "_hatchery_source"
+STEPS, NEXT, END, YIELDED = "_hatchery_steps", "_hatchery_next", "_hatchery_end", "_hatchery_yielded"
+ITEM, SOURCE, LIST = "_hatchery_item", "_hatchery_source", "_hatchery_list"
 # Calls of these names never wait.
 QUICK = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, sys.stdout.__class__) for name in dir(kind)
 )
-# Generators and coroutines.
-SUSPENDED_ANYWAY = 0x20 | 0x80 | 0x200
+GENERATOR, COROUTINES = 0x20, 0x80 | 0x200
 FUTURE_FLAGS = 0xFFFFFF & ~0xFFFF
 # What functions of programs become, with their code, by its identity; and of Python's own, by name.
 made, WAITS = {}, {}
@@ -84,6 +84,11 @@ def suspended(function):
     make = WAITS.get(f"{function.__module__}.{function.__qualname__}")
     if make is not None:
         return make(function)
+    return None if function.__code__.co_flags & GENERATOR else suspendable(function)
+
+
+def suspendable(function):
+    """Returns a function of the program, if it may wait, as a generator that yields what it waits for."""
     code = function.__code__
     if id(code) not in made:
         made[id(code)] = code, None  # while it is made: a recursive call alone doesn't wait
@@ -102,14 +107,17 @@ def generator_code(function):
     """Returns the code of a function of the program in which calls that may wait suspend it."""
     code = function.__code__
     is_pythons = (function.__module__ or "").partition(".")[0] in sys.stdlib_module_names
-    if code.co_flags & SUSPENDED_ANYWAY or is_pythons or is_ours(code):
+    if code.co_flags & COROUTINES or is_pythons or is_ours(code):
         return None
     node, imports = definition(function)
     # Another text may have taken its place since.
     if node is None or compiled(node, code, (), imports).co_code != code.co_code:
         return None
-    node = Suspender(function).suspend(node)
-    return None if node is None else compiled(node, code, HOOKS, imports)
+    try:
+        node = Suspender(function).suspend(node)
+        return None if node is None else compiled(node, code, HOOKS, imports)
+    except (SyntaxError, RecursionError):
+        return None  # what can't be put so; its waits are on top of other threads
 
 
 def definition(function):
@@ -194,14 +202,16 @@ class Suspender(ast.NodeTransformer):
         self._cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         self._locals = {*code.co_varnames, *code.co_cellvars}
         self._has_changed = False
+        self._is_generator = code.co_flags & GENERATOR
         # What comprehensions become.
         self._is_lambda, self._made = False, []
 
     def suspend(self, node):
         self._is_lambda = isinstance(node, ast.Lambda)
-        body = self.visit(node.body) if self._is_lambda else list(map(self.visit, node.body))
+        body = self.visit(node.body) if self._is_lambda else self._visit_all(node.body)
         node.body = body if self._is_lambda else self._made + body
-        return node if self._has_changed else None
+        is_passed_on = any(isinstance(one, ast.YieldFrom) and not is_given(one.value) for one in ast.walk(node))
+        return node if self._has_changed and not (self._is_generator and is_passed_on) else None
 
     def _leave(self, node):
         return node
@@ -225,28 +235,37 @@ class Suspender(ast.NodeTransformer):
             place = item.context_expr
             if not (isinstance(place, ast.Call) and isinstance(place.func, ast.Name) and place.func.id == "open"):
                 item.context_expr = ast.copy_location(self._suspended(ENTERED, self.visit(place)), place)
-        node.body = [self.visit(one) for one in node.body]
+        node.body = self._visit_all(node.body)
         return node
+
+    def _visit_all(self, nodes):
+        visited = [self.visit(one) for one in nodes]
+        return [one for some in visited for one in (some if isinstance(some, list) else [some])]
 
     def visit_ListComp(self, node):
         """Makes a function of one that may wait, such as `[queue.get() for _ in range(3)]`."""
         plain, had_changed, self._has_changed = copy.deepcopy(node), self._has_changed, False
-        inner = ast.Expr(ast.Call(ast.Attribute(given(ITEM), "append", ast.Load()), [node.elt], []))
+        inner = ast.Expr(ast.Call(ast.Attribute(given(LIST), "append", ast.Load()), [node.elt], []))
         for one in reversed(node.generators):
             for test in reversed(one.ifs):
                 inner = ast.If(test, [inner], [])
-            source = given(SOURCE) if one is node.generators[0] else one.iter
-            inner = ast.For(one.target, source, [inner], [])
+            inner = ast.For(one.target, one.iter, [inner], [])
+        # The first iterable is made outside, unless it is a generator that may wait.
+        source, is_hidden = inner.iter, bool(names_in(inner.target) & names_in(inner.iter))
+        if is_hidden or not (isinstance(source, ast.Call) and self._makes_steps(source.func)):
+            inner.iter, source = given(SOURCE), self.visit(source)
+        else:
+            source = ast.Constant(None)
         inner = self.visit(inner)
         may_wait, self._has_changed = self._has_changed, had_changed
         is_simple = not any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in ast.walk(plain))
         if not may_wait or not is_simple or self._is_lambda:
             return plain
-        [made] = ast.parse(f"def {ITEM}_{len(self._made)}({SOURCE}):\n {ITEM} = []\n 0\n return {ITEM}").body
-        made.body[1] = ast.copy_location(inner, node)
+        [made] = ast.parse(f"def {LIST}_{len(self._made)}({SOURCE}):\n {LIST} = []\n 0\n return {LIST}").body
+        made.body[1:2] = [ast.copy_location(one, node) for one in (inner if isinstance(inner, list) else [inner])]
         self._made.append(made)
         self._has_changed = True
-        return ast.copy_location(ast.YieldFrom(ast.Call(given(made.name), [self.visit(node.generators[0].iter)], [])), node)
+        return ast.copy_location(ast.YieldFrom(ast.Call(given(made.name), [source], [])), node)
 
     def visit_While(self, node):
         self.generic_visit(node)
@@ -255,16 +274,44 @@ class Suspender(ast.NodeTransformer):
 
     def visit_For(self, node):
         source = node.iter
-        if not (isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "iter"):
-            return self.generic_visit(node)
-        if len(source.args) != 2 or source.keywords:
-            return self.generic_visit(node)
-        # `for item in iter(queue.get, None)`
-        item = ast.NamedExpr(ast.Name(ITEM, ast.Store()), self._suspended(CALL, source.args[0]))
-        test = ast.Compare(item, [ast.NotEq()], [source.args[1]])
+        is_call = isinstance(source, ast.Call)
         self.generic_visit(node)
+        if is_call and is_named(source.func, "iter") and len(source.args) == 2 and not source.keywords:
+            # `for item in iter(queue.get, None)`
+            begin, after, step = [], [], self._suspended(CALL, source.args[0])
+            differs, end = ast.NotEq(), source.args[1]
+        elif is_call and self._makes_steps(source.func):
+            # A loop over a generator of the program.
+            steps = f"{STEPS}_{source.lineno}_{source.col_offset}"
+            made = ast.Call(given(STEPS), [source.func, *source.args], source.keywords)
+            begin, after = (
+                [ast.copy_location(ast.Assign([ast.Name(steps, ast.Store())], one), node)]
+                for one in (made, ast.Constant(None))
+            )
+            step, differs, end = self._suspended(NEXT, given(steps)), ast.IsNot(), given(END)
+        else:
+            return node
+        test = ast.Compare(ast.NamedExpr(ast.Name(ITEM, ast.Store()), step), [differs], [end])
         bound = ast.Assign([node.target], given(ITEM))
-        return ast.copy_location(ast.While(test, [bound, *node.body], node.orelse), node)
+        return [*begin, ast.copy_location(ast.While(test, [bound, *node.body], node.orelse), node), *after]
+
+    def visit_Yield(self, node):
+        self.generic_visit(node)
+        node.value = ast.Call(given(YIELDED), [node.value or ast.Constant(None)], [])
+        return node
+
+    def _makes_steps(self, called):
+        """Whether a call makes a generator of the program that may wait."""
+        if isinstance(called, ast.Name):
+            cell = self._cells.get(called.id)
+            made = [self._globals.get(called.id) if cell is None else cell_value(cell)]
+        else:
+            made = self._methods(called.attr) if isinstance(called, ast.Attribute) else ()
+        return any(is_waiting_generator(one) for one in made)
+
+    def _methods(self, name):
+        kinds = [kind for kind in list(self._globals.values()) if isinstance(kind, type)]
+        return [vars(kind)[name] for kind in kinds if name in vars(kind)]
 
     def _may_wait(self, called):
         """Whether a call may wait, as far as the names tell."""
@@ -282,11 +329,7 @@ class Suspender(ast.NodeTransformer):
             module = self._globals.get(called.value.id)
             if isinstance(module, types.ModuleType):
                 return self._value_may_wait(getattr(module, called.attr, None))
-        methods = [
-            vars(kind)[called.attr]
-            for kind in list(self._globals.values())
-            if isinstance(kind, type) and called.attr in vars(kind)
-        ]
+        methods = self._methods(called.attr)
         if called.attr in NAMES or any(map(self._value_may_wait, methods)):
             return True
         return called.attr not in QUICK and not methods
@@ -326,13 +369,63 @@ def entered(manager):
     return Entered(value, functools.partial(type(manager).__exit__, manager))
 
 
+def names_in(node):
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def is_named(node, name):
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def is_given(node):
+    """Whether it is one of the calls that are put into functions here."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("_hatchery")
+
+
+def is_waiting_generator(value):
+    is_generator = type(value) is types.FunctionType and value.__code__.co_flags & GENERATOR
+    return bool(is_generator) and suspendable(value) is not None
+
+
+class Yielded:
+    """What a generator of the program yields, among what it waits for."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def steps(function, /, *args, **options):
+    """Returns an iterator: of a program's generator function, one whose waits suspend the thread."""
+    if type(function) is types.MethodType and is_waiting_generator(function.__func__):
+        function, args = function.__func__, (function.__self__, *args)
+    return suspendable(function)(*args, **options) if is_waiting_generator(function) else iter(function(*args, **options))
+
+
+END_OF_STEPS = object()
+
+
+def next_step(steps):
+    answer = None
+    while True:
+        try:
+            found = steps.send(answer) if isinstance(steps, types.GeneratorType) else next(steps)
+        except StopIteration:
+            return END_OF_STEPS
+        if type(found) is Yielded:
+            return found.value
+        if type(found) is not Wait:
+            return found
+        answer = yield found
+
+
 def turn():
     """Lets others run if the thread has had its time."""
     if _locks.monotonic() - _switch.began > _switch.SLICE:
         yield Wait("go on", lambda: True)
 
 
-HOOKS = {name: types.CellType(hook) for name, hook in ((CALL, call), (ENTERED, entered), (TURN, turn))}
+HOOKS = {CALL: call, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS, YIELDED: Yielded}
+HOOKS = {name: types.CellType(hook) for name, hook in HOOKS.items()}
 
 
 # What Python's own functions become: each waits until the original wouldn't, and then calls it.
