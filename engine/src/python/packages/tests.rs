@@ -9,6 +9,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::*;
+use crate::files::quota::MOST_NAME_BYTES;
 
 const METADATA: &str = "Metadata-Version: 2.1\nName: Some_Thing\nVersion: 1.2\n";
 const WHEEL: &str = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n";

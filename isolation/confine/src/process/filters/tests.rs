@@ -58,7 +58,7 @@ fn answer(program: &BpfProgram, asked: &Asked) -> u32 {
 /// What the kernel does: the strictest answer of all filters.
 fn kernel(filters: &Filters, asked: &Asked) -> u32 {
     let rank = |answer: &u32| (*answer & 0xffff_0000).cast_signed();
-    filters.programs.iter().map(|program| answer(program, asked)).min_by_key(rank).unwrap()
+    filters.0.iter().map(|program| answer(program, asked)).min_by_key(rank).unwrap()
 }
 
 /// What the table says.
