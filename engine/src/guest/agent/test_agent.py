@@ -419,6 +419,8 @@ class AgentTest(AgentCase):
         for name, path in [("y.py", "/workspace/y.py"), ("/script/z.py", "/script/z.py")]:
             self.assertEqual(self.run_program("__file__", filename=name)["value"], path)
         self.assertEqual(self.run_program("__file__")["type"], "NameError")
+        for name in (None, "-"):
+            self.assertEqual(self.run_program("__file__", filename=name, last=True)["value"], "/workspace/main.py")
         self.assertEqual(self.run_program("__name__")["value"], "__main__")
         is_main = "import sys\nvars(sys.modules['__main__']) is globals()"
         self.assertIs(self.run_program(is_main)["value"], True)

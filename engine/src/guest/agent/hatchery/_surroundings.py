@@ -11,6 +11,8 @@ from hatchery._streams import is_as_opened, open_stdin
 
 # Where a program with a name is, as far as it can tell.
 WORKSPACE = "/workspace"
+# The file that stands for a program without one.
+TEXT_FILE = "main.py"
 # The folder of a program's script, if the program came from a file.
 SCRIPT_FOLDER = "/script"
 
@@ -36,9 +38,11 @@ class Surroundings:
         # Names such as `<input-3>` are no files.
         name = "" if filename is None or filename[:1] == "<" else filename
         self._file = None
-        if name not in ("", "-"):
+        # A program that is given as text is as if it were in a file; a session's turns are not.
+        place = TEXT_FILE if filename in (None, "-") and not bridge.is_session else name
+        if place not in ("", "-"):
             # Absolute, as in CPython.
-            self._file = names["__file__"] = name if name[:1] == "/" else f"{WORKSPACE}/{name}"
+            self._file = names["__file__"] = place if place[:1] == "/" else f"{WORKSPACE}/{place}"
         argv = [name, *args]
         if argv != self._argv:
             self._argv = argv
