@@ -85,10 +85,12 @@ def no_children(*args):
 def sleeper(plain):
     """Returns `time.sleep`, which a signal's handler may interrupt (`_signals.py`)."""
 
-    def sleep(seconds, /):
-        return plain(seconds) if timer is None else timer.sleep(plain, seconds)
+    def sleep(*seconds):
+        return plain(*seconds) if timer is None else timer.sleep(plain, *seconds)
 
-    return _paths.like(plain, sleep)
+    # A plain function of this name, by which threads know it (`_suspend.py`).
+    sleep.__doc__, sleep.__module__, sleep.__qualname__ = plain.__doc__, "time", "sleep"
+    return sleep
 
 
 # The timer of the module `signal`, once a program has set it; and the thread that handles signals.
