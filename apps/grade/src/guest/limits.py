@@ -10,7 +10,7 @@ _LIMITS = (
     ("the sandbox has ", ""),
     ("the build has no ", ""),
     ("wasi does not support processes", "the sandbox has no processes"),
-    ("can't start new thread", "the sandbox has one thread"),
+    ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
     ("could not get source code", "no source of a program is a file"),
     ("source code not available", "no source of a program is a file"),

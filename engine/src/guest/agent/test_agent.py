@@ -336,7 +336,7 @@ class AgentTest(AgentCase):
             (of_pillow("raise ImportError(\"cannot import name '_imagingft' from 'PIL'\")"), "in fonts from files"),
             (of_pillow("raise OSError('decoder jpeg not available')"), "can write but not read JPEG"),
             (of_pillow("raise KeyError('WEBP')"), "doesn't support AVIF"),
-            ("import sqlite3\nraise sqlite3.OperationalError('database is locked')", "one thread"),
+            ("import sqlite3\nraise sqlite3.OperationalError('database is locked')", "No other thread"),
         ]:
             self.assertIn(expected, self.run_program(source)["advice"]["text"], source)
         for source in ("raise FileNotFoundError", "raise OSError(2)", "raise KeyError(7)", "{}['WEBP']"):

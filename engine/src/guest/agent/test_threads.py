@@ -64,7 +64,7 @@ class ThreadsTest(unittest.TestCase):
             "in C": f"{queue}{sort}t = threading.Thread(target=f)\nt.start()\nq.put(1)\nq.put(2)",
         })
         for name, words in {
-            "alone": "one thread, so no other thread can release the lock",
+            "alone": "no other thread that could release the lock",
             "each waits": ", Thread-1 (f) to put something into the queue",
             "in C": "waits on top of MainThread",
         }.items():

@@ -12,7 +12,7 @@ from time import sleep as pause
 
 import hatchery
 
-DEADLOCK = "deadlock: the sandbox has one thread, so no other thread can {}"
+DEADLOCK = "deadlock: the sandbox has no other thread that could {}"
 
 
 def lock_methods(take, is_locked, new_lock):

@@ -157,7 +157,7 @@ def _package_of(error):
 
 
 def _advice_on_build(error):
-    """Explains errors about a missing file, codec or second thread."""
+    """Explains errors about a missing file, codec or connection's end."""
     kind, text = type(error).__name__, str(error.args[0]) if error.args else ""
     if kind == "FileNotFoundError":
         path = text if error.filename is None else str(error.filename)
@@ -170,7 +170,7 @@ def _advice_on_build(error):
         return {"text": f"{_NO_CODECS}. {_PAGE}."}
     elif type(error).__module__ == "sqlite3" and text == "database is locked":
         text = "Another connection of this program holds the lock: end its transaction or its query first."
-        return {"text": f"{text} The sandbox has one thread, so no other thread can."}
+        return {"text": f"{text} No other thread runs while it waits."}
     return None
 
 
