@@ -65,7 +65,7 @@ class ThreadsTest(unittest.TestCase):
         })
         for name, words in {
             "alone": "no other thread that could release the lock",
-            "each waits": ", Thread-1 (f) to put something into the queue",
+            "each waits": ", Thread-1 (f) (to put something into the queue)",
             "in C": "waits on top of MainThread",
         }.items():
             self.assertIn(words, said[name])

@@ -398,7 +398,8 @@ def steps(function, /, *args, **options):
     """Returns an iterator: of a program's generator function, one whose waits suspend the thread."""
     if type(function) is types.MethodType and is_waiting_generator(function.__func__):
         function, args = function.__func__, (function.__self__, *args)
-    return suspendable(function)(*args, **options) if is_waiting_generator(function) else iter(function(*args, **options))
+    may_wait = is_waiting_generator(function)
+    return suspendable(function)(*args, **options) if may_wait else iter(function(*args, **options))
 
 
 END_OF_STEPS = object()
@@ -473,7 +474,8 @@ waits("hatchery._locks", "SimpleQueue.get", "put something into the queue", lamb
 waits("threading", "_RLock.acquire", "release the lock", lambda lock, me: lock._owner in (None, me.ident))
 waits("threading", "Semaphore.acquire", "release the semaphore", lambda one, me: one._value > 0)
 waits("threading", "Event.wait", "set the event", lambda event, me: event.is_set())
-waits("threading", "Thread.join", "end the thread", lambda thread, me: thread.ident == me.ident or not thread.is_alive())
+waits("threading", "Thread.join", "end the thread",
+      lambda thread, me: thread.ident == me.ident or not thread.is_alive())
 waits("queue", "Queue.get", "put something into the queue", lambda one, me: one._qsize() or is_closed(one))
 waits("queue", "Queue.put", "take something from the queue",
       lambda one, me: not 0 < one.maxsize <= one._qsize() or is_closed(one))

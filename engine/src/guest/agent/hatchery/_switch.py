@@ -100,12 +100,6 @@ class Task:
         if self.sentinel is not None and self.sentinel.locked():
             self.sentinel.release()
 
-    def _leave(self):
-        self._hooks = sys.gettrace(), sys.getprofile()
-        self._locals = weakref.WeakKeyDictionary({one: dict(names(one)) for one in list(LOCALS)})
-        events = sys.modules.get("asyncio.events")
-        self._loop = None if events is None else events._get_running_loop()
-
     def drop(self):
         """Ends the thread where it waits. It is kept, so that it runs no `finally`."""
         queue.remove(self)
@@ -118,6 +112,12 @@ class Task:
         """Makes the thread, which runs, the first one of a process."""
         exchange(self.space, space)
         self.space = space
+
+    def _leave(self):
+        self._hooks = sys.gettrace(), sys.getprofile()
+        self._locals = weakref.WeakKeyDictionary({one: dict(names(one)) for one in list(LOCALS)})
+        events = sys.modules.get("asyncio.events")
+        self._loop = None if events is None else events._get_running_loop()
 
     def _enter(self, other):
         if self.space is not other.space:
@@ -142,16 +142,11 @@ def exchange(old, new):
     """Replaces the global variables of a process by those of another one."""
     from multiprocessing import process
 
-    names = sys.modules["__main__"].__dict__
-    for space, is_old in ((old, True), (new, False)):
-        if space is None:
-            space = main_space
-        if is_old:
-            space.names, space.process = dict(names), process._current_process
-            names.clear()
-        else:
-            names.update(space.names)
-            process._current_process = space.process
+    old, new, names = old or main_space, new or main_space, sys.modules["__main__"].__dict__
+    old.names, old.process = dict(names), process._current_process
+    names.clear()
+    names.update(new.names)
+    process._current_process = new.process
 
 
 class Local(_thread._local):
@@ -250,7 +245,7 @@ def wait(name, is_ready, timeout=None, idle=None):
         while not mine.is_over():
             task = runnable()
             if mine.is_due() and (task is None or has_run and not is_before(task.wait, mine)):
-                if name != SLEEP and below_could():
+                if name != SLEEP and idle is None and below_could():
                     raise RuntimeError(deadlock(mine))
                 return False
             if task is None:
@@ -299,7 +294,7 @@ def deadlock(mine):
     if below:
         return ONE_STACK.format(BELOW.format(told(current, mine), told(*below)))
     waits = [told(*one) for one in stack] + [told(task, task.wait) for task in queue]
-    return ONE_STACK.format(f"each of them waits: {', '.join(waits)}")
+    return ONE_STACK.format(f"each waits for another: {', '.join(waits)}")
 
 
 def below_could():
@@ -310,7 +305,7 @@ def below_could():
 def told(task, wait):
     threading = sys.modules.get("threading")
     thread = threading._active.get(task.ident) if threading is not None else None
-    return f"{task.ident if thread is None else thread.name} to {wait.name}"
+    return f"{task.ident if thread is None else thread.name} (to {wait.name})"
 
 
 def is_duration(arguments):
@@ -332,13 +327,13 @@ def give_way(after=SLICE):
 
 def shutdown():
     """Waits for the threads that aren't daemons."""
-    wait("end", lambda: all(task.is_daemon for task in queue))
+    wait("end the threads", lambda: all(task.is_daemon for task in queue))
 
 
 def settle():
     """Runs the threads of a turn until each that isn't a daemon waits for another."""
     goes_on = lambda wait: wait.deadline is not None or wait.is_over()
-    wait("end", lambda: not any(goes_on(task.wait) for task in queue if not task.is_daemon))
+    wait("end the turn", lambda: not any(goes_on(task.wait) for task in queue if not task.is_daemon))
 
 
 # The thread that runs, since when; the others, those that wait longest first; and the waits on the
@@ -364,7 +359,8 @@ def adapt(threading):
         (threading, {
             "_start_new_thread": start_bootstrap, "_start_joinable_thread": start_joinable_thread,
             "_ThreadHandle": Handle, "_make_thread_handle": lambda ident: Handle(Task(ident)),
-            "get_ident": get_ident, "get_native_id": get_native_id, "_set_sentinel": set_sentinel, "_thread_shutdown": shutdown,
+            "get_ident": get_ident, "get_native_id": get_native_id, "_set_sentinel": set_sentinel,
+            "_thread_shutdown": shutdown,
             # CPython's own knows one owner.
             "_CRLock": None,
             "local": Local,
@@ -386,8 +382,6 @@ def adapt(threading):
         return invoke_excepthook
 
     threading._make_invoke_excepthook = make_invoke_excepthook
-
-
     adapt_polled(threading)
 
 
