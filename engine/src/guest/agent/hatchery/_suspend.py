@@ -39,9 +39,10 @@ def body(function, args, options):
     yield Wait("start", lambda: True)
     try:
         yield from call(function, *args, **options)
-    except (SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise  # in the main thread, for which it is meant
+    except SystemExit:
+        pass
+    except KeyboardInterrupt:
+        raise  # in the main thread, for which it is meant
     except BaseException as error:
         import traceback
 
