@@ -189,6 +189,78 @@ pub(super) fn rows() -> Vec<Row> {
             json!([[5.0], [1.0, 2.0], [1.0, 2.0], [1.0], [0.0, 1.0, 2.0]]),
             "[[5.0], [1.0, 2.0], [1.0, 2.0], [1.0], [0.0, 1.0, 2.0]]",
         ),
+        completes(
+            "
+            import signal, time, traceback
+            class Late(Exception): pass
+            def handler(number, frame): raise Late(f'{number} in {frame.f_code.co_name}')
+            def spins():
+                while True: pass
+            def sleeps(): time.sleep(1000)
+            def limited(call):
+                signal.signal(signal.SIGALRM, handler)
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                try:
+                    call()
+                except Late as late:
+                    return str(late), len(traceback.extract_tb(late.__traceback__))
+            [limited(spins), limited(sleeps), signal.alarm(9), signal.alarm(0)]
+            ",
+            json!([["14 in spins", 3], ["14 in sleeps", 3], 0, 9]),
+            "[('14 in spins', 3), ('14 in sleeps', 3), 0, 9]",
+        )
+        .needs(Need::Default),
+        completes(
+            "
+            import signal
+            seen = []
+            signal.signal(signal.SIGALRM, lambda number, frame: seen.append(frame.f_code.co_name))
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            while len(seen) < 5: pass
+            signal.setitimer(signal.ITIMER_REAL, 0)[1], seen[:5]
+            ",
+            json!([0.001, ["<module>", "<module>", "<module>", "<module>", "<module>"]]),
+            "(0.001, ['<module>', '<module>', '<module>', '<module>', '<module>'])",
+        )
+        .needs(Need::Default),
+        completes(
+            "
+            import http.client, os, smtplib, ssl, urllib.request
+            context = ssl.create_default_context()
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            connection = http.client.HTTPSConnection('h', context=context)
+            try:
+                connection.connect()
+            except OSError as error:
+                said = 'the sandbox has no network' in str(error)
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+            [context.check_hostname, context.verify_mode.name, connection.port, said,
+             issubclass(ssl.SSLCertVerificationError, OSError), smtplib.SMTP_SSL.__name__]
+            ",
+            json!([true, "CERT_REQUIRED", 443, true, true, "SMTP_SSL"]),
+            "[True, 'CERT_REQUIRED', 443, True, True, 'SMTP_SSL']",
+        )
+        .needs(Need::Default),
+        completes(
+            "
+            import fcntl, getpass, grp, os, pwd, resource, syslog, termios, time
+            with open('lock', 'w') as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.remove('lock')
+            read, write = os.pipe()
+            with open(write, 'w') as end:
+                print('through', file=end)
+            with open(read) as end:
+                line = end.read()
+            cpu = time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) > 0
+            [getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name, line, cpu,
+             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 1000, os.path.expanduser('~root') == os.environ['HOME']]
+            ",
+            json!(["root", "root", "root", "through\n", true, true, true]),
+            "['root', 'root', 'root', 'through\\n', True, True, True]",
+        )
+        .needs(Need::Default),
+        completes("__file__, __name__", json!(["/workspace/main.py", "__main__"]), "('/workspace/main.py', '__main__')"),
         raises(
             "import os\nos.system('ls')",
             "OSError",
