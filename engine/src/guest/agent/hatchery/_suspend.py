@@ -19,7 +19,7 @@ from hatchery._describe import is_ours
 from hatchery._switch import Wait
 
 # The names in generators of what they call.
-CALL, ENTERED, TURN = "_hatchery_call", "_hatchery_entered", "_hatchery_turn"
+CALL, BUSY, ENTERED, TURN = "_hatchery_call", "_hatchery_busy", "_hatchery_entered", "_hatchery_turn"
 STEPS, NEXT, END, YIELDED = "_hatchery_steps", "_hatchery_next", "_hatchery_end", "_hatchery_yielded"
 ITEM, SOURCE, LIST = "_hatchery_item", "_hatchery_source", "_hatchery_list"
 # Calls of these names never wait.
@@ -28,8 +28,9 @@ QUICK = frozenset(
 )
 GENERATOR, COROUTINES = 0x20, 0x80 | 0x200
 FUTURE_FLAGS = 0xFFFFFF & ~0xFFFF
-# What functions of programs become, with their code, by its identity; and of Python's own, by name.
-made, WAITS = {}, {}
+# What functions of programs become, with their code, by its identity; and of Python's own, by name
+# and, once they were called, by function.
+made, WAITS, known = {}, {}, {}
 # The syntax trees of files, each with its lines and what it imports.
 trees = {}
 
@@ -82,9 +83,11 @@ def suspended(function):
             return functools.partial(run_in, context)
         method = getattr(type(function), "__call__", None)
         return functools.partial(call, method, function) if type(method) is types.FunctionType else None
+    if function in known:
+        return known[function]
     make = WAITS.get(f"{function.__module__}.{function.__qualname__}")
     if make is not None:
-        return make(function)
+        return known.setdefault(function, make(function))
     return None if function.__code__.co_flags & GENERATOR else suspendable(function)
 
 
@@ -235,7 +238,10 @@ class Suspender(ast.NodeTransformer):
         for item in node.items:
             place = item.context_expr
             if not (isinstance(place, ast.Call) and isinstance(place.func, ast.Name) and place.func.id == "open"):
-                item.context_expr = ast.copy_location(self._suspended(ENTERED, self.visit(place)), place)
+                made = ast.NamedExpr(ast.Name(ITEM, ast.Store()), self.visit(place))
+                entered = self._suspended(ENTERED, given(ITEM))
+                waiting = ast.IfExp(ast.Call(given(BUSY), [made], []), entered, given(ITEM))
+                item.context_expr = ast.copy_location(waiting, place)
         node.body = self._visit_all(node.body)
         return node
 
@@ -361,11 +367,17 @@ class Entered:
         return self._leave(*error)
 
 
+def busy(manager):
+    """Whether to enter a context manager may wait."""
+    kind = type(manager)
+    if kind is _thread.LockType:
+        return manager.locked()
+    return suspended(getattr(kind, "__enter__", None)) is not None
+
+
 def entered(manager):
     """Enters a context manager so that its wait suspends the thread."""
-    enter = getattr(type(manager), "__enter__", None)
-    if suspended(enter) is None:
-        return manager
+    enter = type(manager).__enter__
     value = yield from call(enter, manager)
     return Entered(value, functools.partial(type(manager).__exit__, manager))
 
@@ -426,7 +438,10 @@ def turn():
         yield Wait("go on", lambda: True)
 
 
-HOOKS = {CALL: call, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS, YIELDED: Yielded}
+HOOKS = {
+    CALL: call, BUSY: busy, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS,
+    YIELDED: Yielded,
+}
 HOOKS = {name: types.CellType(hook) for name, hook in HOOKS.items()}
 
 
