@@ -200,8 +200,7 @@ impl Subjects {
     /// Reads the subject of a job.
     pub(crate) fn parse_job(&self, subject: &str) -> Option<(Lane, JobKey)> {
         let rest = self.rest(subject, "jobs")?;
-        let mut dots = rest.match_indices('.').map(|(at, _)| at);
-        let end = dots.nth(1)?;
+        let (end, _) = rest.match_indices('.').nth(1)?;
         Some((Lane::parse(&rest[..end])?, JobKey::parse(&rest[end + 1..])?))
     }
 

@@ -1,5 +1,5 @@
-//! A result as a model reads it: a short text, images, and links to files; and the files of sessions
-//! as resources.
+//! A result as a model reads it: a short text, images, and links to files. The files of sessions are
+//! resources.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hatchery::error::counted;
@@ -73,7 +73,7 @@ pub(super) fn of_outcome(outcome: &Outcome, session: Option<&InSession>) -> Call
     result
 }
 
-/// Fields of a result that are not for models: forms of a value other than its text, why it isn't
+/// Fields of a result that models don't need: other forms of a value than its text, why it isn't
 /// JSON, and accounts.
 pub(super) const LEFT_OUT: [&str; 3] = ["bundle", "usage", "value_missing"];
 
