@@ -73,8 +73,7 @@ pub(super) fn of_outcome(outcome: &Outcome, session: Option<&InSession>) -> Call
     result
 }
 
-/// Fields of a result that models don't need: other forms of a value than its text, why it isn't
-/// JSON, and accounts.
+/// Fields of a result that models don't need: its other forms, why it isn't JSON, and accounts.
 pub(super) const LEFT_OUT: [&str; 3] = ["bundle", "usage", "value_missing"];
 
 /// The fields of a result that are always there.
