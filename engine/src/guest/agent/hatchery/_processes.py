@@ -4,6 +4,7 @@ What passes between processes is pickled, as it would be. A process has a copy o
 variables; the other modules are common to all.
 """
 
+import array
 import copy
 import os
 import pickle
@@ -16,7 +17,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 from hatchery import _locks, _switch, _system
-from hatchery._suspend import call, replaces, waits
+from hatchery._suspend import call, replaces, value_of, waits
 
 INHERITED = "{} objects should only be shared between processes through inheritance"
 # What a fork copies only when it is written to, which nobody does.
@@ -152,8 +153,22 @@ def new_pipe(duplex=True):
 
 class Value(Shared):
     def __init__(self, kind, value=0, *, lock=True):
+        # A letter as in `array`, or a type of `ctypes`.
+        self._kind = getattr(kind, "_type_", kind)
         self.value = value
         self._lock = LOCKS["RLock"]() if lock in (True, None) else lock
+
+    def _converted(self, values):
+        is_number = self._kind in array.typecodes
+        return array.array(self._kind, values).tolist() if is_number else list(values)
+
+    @property
+    def value(self):
+        return self._value
+
+    @value.setter
+    def value(self, value):
+        [self._value] = self._converted([value])
 
     def get_lock(self):
         return self._lock
@@ -182,21 +197,24 @@ class Value(Shared):
 
 class Array(Value):
     def __init__(self, kind, given, *, lock=True):
-        super().__init__(kind, [0] * given if isinstance(given, int) else list(given), lock=lock)
+        super().__init__(kind, lock=lock)
+        self._values = self._converted([0] * given if isinstance(given, int) else given)
 
     def __len__(self):
-        return len(self.value)
+        return len(self._values)
 
     def __getitem__(self, at):
-        return self.value[at]
+        return self._values[at]
 
     def __setitem__(self, at, value):
-        if isinstance(at, slice) and len(self.value[at]) != len(value):
+        if not isinstance(at, slice):
+            [value] = self._converted([value])
+        elif len(self._values[at]) != len(value := self._converted(value)):
             raise ValueError("Can only assign sequence of same size")
-        self.value[at] = value
+        self._values[at] = value
 
     def __iter__(self):
-        return iter(self.value)
+        return iter(self._values)
 
 
 class Namespace(Shared, types.SimpleNamespace):
@@ -270,7 +288,7 @@ def running_process(child, popen):
     code = 1
     _switch.current.move(Space(child))
     try:
-        yield from call(child.run)
+        value_of((yield from call(child.run)))
         code = 0
     except SystemExit as error:
         code = error.code
@@ -291,7 +309,7 @@ def running_process(child, popen):
 @replaces("multiprocessing.process", "BaseProcess.run")
 def run_target(self):
     if self._target:
-        yield from call(self._target, *self._args, **self._kwargs)
+        return (yield from call(self._target, *self._args, **self._kwargs))
 
 
 def parcel(function, args, options):
@@ -315,7 +333,7 @@ def isolated(given):
 @replaces(__name__, "isolated")
 def isolated_call(given):
     function, args, options = opened(given)
-    result = yield from call(function, *args, **options)
+    result = value_of((yield from call(function, *args, **options)))
     return opened(pickle.dumps(result))
 
 

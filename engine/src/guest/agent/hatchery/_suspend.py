@@ -19,7 +19,8 @@ from hatchery._describe import is_ours
 from hatchery._switch import Wait
 
 # The names in generators of what they call.
-CALL, BUSY, ENTERED, TURN = "_hatchery_call", "_hatchery_busy", "_hatchery_entered", "_hatchery_turn"
+CALL, VALUE, TURN = "_hatchery_call", "_hatchery_value", "_hatchery_turn"
+BUSY, ENTERED = "_hatchery_busy", "_hatchery_entered"
 STEPS, NEXT, END, YIELDED = "_hatchery_steps", "_hatchery_next", "_hatchery_end", "_hatchery_yielded"
 ITEM, SOURCE, LIST = "_hatchery_item", "_hatchery_source", "_hatchery_list"
 # Calls of these names never wait.
@@ -39,7 +40,7 @@ def body(function, args, options):
     """Is a thread."""
     yield Wait("start", lambda: True)
     try:
-        yield from call(function, *args, **options)
+        value_of((yield from call(function, *args, **options)))
     except SystemExit:
         pass
     except KeyboardInterrupt:
@@ -56,9 +57,28 @@ def call(function, /, *args, **options):
     if type(function) is types.MethodType:
         function, args = function.__func__, (function.__self__, *args)
     version = suspended(function)
-    if version is None:
-        return function(*args, **options)
-    return (yield from version(*args, **options))
+    try:
+        return function(*args, **options) if version is None else (yield from version(*args, **options))
+    except StopIteration as error:
+        return Raised(error)
+    except RuntimeError as error:
+        # What CPython makes of a `StopIteration` of the generator itself.
+        if error.__traceback__.tb_next is None and type(error.__cause__) is StopIteration:
+            return Raised(error.__cause__)
+        raise
+
+
+class Raised:
+    """A `StopIteration` that a function raised, which no generator passes on."""
+
+    def __init__(self, error):
+        self.error = error
+
+
+def value_of(result):
+    if type(result) is Raised:
+        raise result.error
+    return result
 
 
 def run_in(context, function, /, *args, **options):
@@ -232,7 +252,8 @@ class Suspender(ast.NodeTransformer):
         self.generic_visit(node)
         if not may_wait:
             return node
-        return ast.copy_location(self._suspended(CALL, node.func, *node.args, keywords=node.keywords), node)
+        result = self._suspended(CALL, node.func, *node.args, keywords=node.keywords)
+        return ast.copy_location(ast.Call(given(VALUE), [result], []), node)
 
     def visit_With(self, node):
         for item in node.items:
@@ -439,7 +460,7 @@ def turn():
 
 
 HOOKS = {
-    CALL: call, BUSY: busy, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS,
+    CALL: call, VALUE: value_of, BUSY: busy, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS,
     YIELDED: Yielded,
 }
 HOOKS = {name: types.CellType(hook) for name, hook in HOOKS.items()}
@@ -586,7 +607,7 @@ def bootstrap(self):
     if threading._profile_hook:
         sys.setprofile(threading._profile_hook)
     try:
-        yield from call(self.run)
+        value_of((yield from call(self.run)))
     except BaseException:
         self._invoke_excepthook(self)
     finally:
@@ -597,7 +618,7 @@ def bootstrap(self):
 def run_thread(self):
     try:
         if self._target is not None:
-            yield from call(self._target, *self._args, **self._kwargs)
+            return (yield from call(self._target, *self._args, **self._kwargs))
     finally:
         del self._target, self._args, self._kwargs
 
@@ -658,7 +679,7 @@ def work_on(item, context):
         return
     function, args, options = (item.fn, item.args, item.kwargs) if context is None else item.task
     try:
-        result = yield from call(function, *args, **options)
+        result = value_of((yield from call(function, *args, **options)))
     except BaseException as error:
         item.future.set_exception(error)
         del item
