@@ -706,6 +706,32 @@ def run_loop(self):
         self._run_forever_cleanup()
 
 
+@replaces("asyncio.base_events", "BaseEventLoop.run_until_complete")
+def run_loop_for(self, future):
+    from asyncio import tasks
+
+    task = tasks.ensure_future(future, loop=self)
+    stop = lambda task: self.stop()
+    task.add_done_callback(stop)
+    try:
+        yield from run_loop(self)
+    finally:
+        task.remove_done_callback(stop)
+    if not task.done():
+        raise RuntimeError("Event loop stopped before Future completed.")
+    return task.result()
+
+
+@replaces("asyncio.runners", "run")
+def run_coroutine(main, **options):
+    from asyncio import coroutines, events, runners
+
+    if events._get_running_loop() is not None or not coroutines.iscoroutine(main):
+        return runners.run(main, **options)  # which says what is wrong
+    with runners.Runner(**options) as runner:
+        return (yield from run_loop_for(runner.get_loop(), main))
+
+
 @replaces("logging.handlers", "QueueListener._monitor")
 def listen(self):
     while True:
