@@ -17,7 +17,6 @@ use crate::message::{
 use crate::parent::control::{ControlChannel, SENDING};
 use crate::parent::exit_state::ExitState;
 use crate::parent::handle::HelperHandle;
-use crate::parent::snapshot::PendingFrees;
 use crate::states::{self, Arrived};
 use crate::system::wait_readable;
 
@@ -141,6 +140,34 @@ impl Worker {
     }
 }
 
+/// The most memory that dropped copies take in a worker until its next command, in bytes.
+const MOST_DROPPED: u64 = 8 << 20;
+
+/// Copies that a worker may drop, and has not been told of.
+#[derive(Debug, Default)]
+pub(crate) struct PendingFrees {
+    numbers: Vec<u64>,
+    bytes: u64,
+}
+
+impl PendingFrees {
+    /// Adds a copy of this length.
+    pub(crate) fn add(&mut self, number: u64, bytes: u64) {
+        self.numbers.push(number);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Returns whether together they take too much memory to wait for the worker's next command.
+    pub(crate) fn take_much(&self) -> bool {
+        self.bytes > MOST_DROPPED
+    }
+
+    /// Takes the numbers, for the worker to hear.
+    pub(crate) fn take(&mut self) -> Vec<u64> {
+        std::mem::take(self).numbers
+    }
+}
+
 /// How long a worker may continue a run after it was asked to stop it.
 const STOPPING: Duration = Duration::from_secs(2);
 
@@ -195,5 +222,25 @@ impl StopTarget for RunStopper {
     fn stop(&self, reason: StopReason) {
         self.stopping.lock().get_or_insert_with(|| Instant::now() + STOPPING);
         self.tell(reason, StopKind::Kill);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_copies_wait_for_an_order_while_they_take_little() {
+        let mut dropped = PendingFrees::default();
+        let add = |dropped: &mut PendingFrees, number, bytes| {
+            dropped.add(number, bytes);
+            dropped.take_much()
+        };
+        assert!(!add(&mut dropped, 1, 100) && !add(&mut dropped, 2, MOST_DROPPED - 100));
+        assert_eq!(dropped.take(), [1, 2]);
+        assert!(!add(&mut dropped, 3, MOST_DROPPED), "what was taken counts no longer");
+        assert!(add(&mut dropped, 4, 1) && add(&mut dropped, 5, u64::MAX));
+        assert_eq!((dropped.take(), dropped.take_much()), (vec![3, 4, 5], false));
+        assert_eq!(dropped.take(), [0; 0]);
     }
 }
