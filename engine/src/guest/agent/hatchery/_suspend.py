@@ -27,6 +27,8 @@ ITEM, SOURCE, LIST = "_hatchery_item", "_hatchery_source", "_hatchery_list"
 QUICK = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, sys.stdout.__class__) for name in dir(kind)
 )
+# Where packages are, which are large: of their functions only those become generators that name one of these.
+PACKAGES, OF_PACKAGES = "/usr/", {"acquire", "sleep", "wait", "wait_for"}
 GENERATOR, COROUTINES = 0x20, 0x80 | 0x200
 FUTURE_FLAGS = 0xFFFFFF & ~0xFFFF
 # What functions of programs become, with their code, by its identity; and of Python's own, by name
@@ -132,6 +134,8 @@ def generator_code(function):
     code = function.__code__
     is_pythons = (function.__module__ or "").partition(".")[0] in sys.stdlib_module_names
     if code.co_flags & COROUTINES or is_pythons or is_ours(code):
+        return None
+    if code.co_filename.startswith(PACKAGES) and OF_PACKAGES.isdisjoint(code.co_names):
         return None
     node, imports = definition(function)
     # Another text may have taken its place since.
