@@ -28,7 +28,7 @@ QUICK = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, sys.stdout.__class__) for name in dir(kind)
 )
 # Where packages are, which are large: of their functions only those become generators that name one of these.
-PACKAGES, OF_PACKAGES = "/usr/", {"acquire", "sleep", "wait", "wait_for"}
+PACKAGES, OF_PACKAGES = ("/usr/", "/hatchery-packages/"), {"acquire", "sleep", "wait", "wait_for"}
 GENERATOR, COROUTINES = 0x20, 0x80 | 0x200
 FUTURE_FLAGS = 0xFFFFFF & ~0xFFFF
 # What functions of programs become, with their code, by its identity; and of Python's own, by name
@@ -294,7 +294,8 @@ class Suspender(ast.NodeTransformer):
         if not may_wait or not is_simple or self._is_lambda:
             return plain
         [made] = ast.parse(f"def {LIST}_{len(self._made)}({SOURCE}):\n {LIST} = []\n 0\n return {LIST}").body
-        made.body[1:2] = [ast.copy_location(one, node) for one in (inner if isinstance(inner, list) else [inner])]
+        inner = inner if isinstance(inner, list) else [inner]
+        made.body[1:2] = [ast.copy_location(one, node) for one in inner]
         self._made.append(made)
         self._has_changed = True
         return ast.copy_location(ast.YieldFrom(ast.Call(given(made.name), [source], [])), node)
@@ -464,8 +465,8 @@ def turn():
 
 
 HOOKS = {
-    CALL: call, VALUE: value_of, BUSY: busy, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step, END: END_OF_STEPS,
-    YIELDED: Yielded,
+    CALL: call, VALUE: value_of, BUSY: busy, ENTERED: entered, TURN: turn, STEPS: steps, NEXT: next_step,
+    END: END_OF_STEPS, YIELDED: Yielded,
 }
 HOOKS = {name: types.CellType(hook) for name, hook in HOOKS.items()}
 
