@@ -38,6 +38,7 @@ TIMES = ("cpu", "wall", "deadline", "tests_cpu")
 # What messages tell of the sandbox, in the order in which they are looked for.
 REASONS = {
     r"lacks the package `([^`]+)`": "missing package {}",
+    r"import `([^`]+)`, which the image doesn't have": "missing package {}",
     r"No module named '(\w+)": "missing package {}",
     r"lacks `([^`]+)`": "missing {}",
     r"no processes": "processes",
