@@ -105,20 +105,22 @@ pub(super) fn rows() -> Vec<Row> {
             "
             import numpy as np
             import pandas as pd
+            from scipy.signal import peak_prominences
             from sklearn.utils.random import sample_without_replacement
             at, to = np.array([1, 2]), np.arange(3)
             np.put(to, at, 9)
             [np.repeat(at, at).tolist(), np.choose(at - 1, [[5, 6], [7, 8]]).tolist(), to.tolist(),
              np.add.reduceat(np.arange(3), at).tolist(), repr(at), repr(np.argsort(at)),
              sorted(sample_without_replacement(3, 3).tolist()), np.random.binomial(at, 1).tolist(),
-             pd.DataFrame({'a': [1], 2: [3]})[['a', 2]].values.tolist()]
+             pd.DataFrame({'a': [1], 2: [3]})[['a', 2]].values.tolist(),
+             peak_prominences([0, 2, 1], [1])[0].tolist()]
             ",
             json!([
                 [1, 2, 2], [5, 8], [0, 9, 9], [1, 2], "array([1, 2])", "array([0, 1])",
-                [0, 1, 2], [1, 2], [[1, 3]]
+                [0, 1, 2], [1, 2], [[1, 3]], [1.0]
             ]),
             "[[1, 2, 2], [5, 8], [0, 9, 9], [1, 2], 'array([1, 2])', 'array([0, 1])', \
-             [0, 1, 2], [1, 2], [[1, 3]]]",
+             [0, 1, 2], [1, 2], [[1, 3]], [1.0]]",
         ),
         completes(
             "

@@ -63,10 +63,24 @@ def located(lib):
         lib.maybe_indices_to_slice = lambda indices, most: given(indices.astype("p", copy=False), most)
 
 
+def peaks(finding):
+    """Peaks of signals are indices that a program may give as default integers."""
+    given = getattr(finding, "_arg_peaks_as_expected", None)
+    if given is None:
+        return
+
+    def expected(value):
+        array = finding.np.asarray(value)
+        return given(array.astype("p") if array.dtype.kind == "i" else array)
+
+    finding._arg_peaks_as_expected = expected
+
+
 ADAPT = {
     "numpy._core._type_aliases": named,
     "numpy._core.arrayprint": shown,
     "numpy.random.mtrand": drawn,
     "pandas._libs.lib": located,
+    "scipy.signal._peak_finding": peaks,
     "sklearn.utils._random": sampled,
 }

@@ -30,6 +30,7 @@ ADAPTED = {
     "numpy._core.arrayprint": "hatchery._integers",
     "numpy.random.mtrand": "hatchery._integers",
     "pandas._libs.lib": "hatchery._integers",
+    "scipy.signal._peak_finding": "hatchery._integers",
     "sklearn.utils._random": "hatchery._integers",
     "asyncio": "hatchery._system",
     "ctypes": "hatchery._system",
