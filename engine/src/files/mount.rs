@@ -7,7 +7,6 @@
 //! device could block or have side effects.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -32,24 +31,19 @@ const MOST_ENTRIES: usize = 100_000;
 static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 /// A folder of the host that a guest may read.
+#[derive(derive_more::Debug)]
+#[debug("Mount({place:?})")]
 pub struct Mount {
     place: MountSource,
 }
 
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 enum MountSource {
+    #[debug("{:?}", _0.path)]
     Here(Folder),
     /// Another process has opened the folder.
+    #[debug("{_0:?}")]
     Proxied(ProxiedFolder),
-}
-
-impl fmt::Debug for Mount {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            MountSource::Here(folder) => write!(formatter, "Mount({:?})", folder.path),
-            MountSource::Proxied(folder) => write!(formatter, "Mount({folder:?})"),
-        }
-    }
 }
 
 #[derive(Clone)]

@@ -76,11 +76,8 @@ impl Wasi {
         modified: u64,
         times: u32,
     ) -> Result {
-        match self.place(fd, flags, Buffer { at: path, len })? {
-            ResolvedPath::Node(node) => self.set_times(node, accessed, modified, times),
-            ResolvedPath::Host(_) => Err(Errno::ReadOnly),
-            ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
-        }
+        let node = self.own_node(fd, flags, Buffer { at: path, len })?;
+        self.set_times(node, accessed, modified, times)
     }
 
     pub(crate) fn path_link(
@@ -93,11 +90,7 @@ impl Wasi {
         new_path: u32,
         new_len: u32,
     ) -> Result {
-        let file = match self.place(old_fd, old_flags, Buffer { at: old_path, len: old_len })? {
-            ResolvedPath::Node(node) => node,
-            ResolvedPath::Host(_) => return Err(Errno::ReadOnly),
-            ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
-        };
+        let file = self.own_node(old_fd, old_flags, Buffer { at: old_path, len: old_len })?;
         let (folder, name, is_folder) =
             self.parent(new_fd, Buffer { at: new_path, len: new_len })?;
         if is_folder {
@@ -284,6 +277,15 @@ impl Wasi {
         let path = self.guest.text(path, MOST_PATH_BYTES)?;
         let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
         resolve(&self.tree, base, &path, links).map_err(gone)
+    }
+
+    /// Resolves a path of the guest to a node that isn't in a mounted folder.
+    fn own_node(&self, fd: u32, flags: u32, path: Buffer) -> Result<NodeId> {
+        match self.place(fd, flags, path)? {
+            ResolvedPath::Node(node) => Ok(node),
+            ResolvedPath::Host(_) => Err(Errno::ReadOnly),
+            ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
+        }
     }
 
     /// Resolves a path of the guest at which something is to be made, moved or removed.

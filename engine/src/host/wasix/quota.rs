@@ -23,7 +23,7 @@ pub(super) const MOST_BYTES: u64 = 256 << 20;
 /// The most files, folders and links that a guest may create.
 pub(super) const MOST_ENTRIES: u64 = 10_000;
 /// The most files that a guest may have open at once.
-const MOST_OPEN: u64 = 256;
+const MOST_OPEN: usize = 256;
 /// The most folders in a path. Deeper trees cost time in the filesystem, and stack when they are
 /// dropped.
 const MOST_DEPTH: usize = 32;
@@ -39,7 +39,8 @@ pub(super) struct QuotaFs {
 struct Used {
     bytes: AtomicU64,
     entries: AtomicU64,
-    open: AtomicU64,
+    /// Each open file has a clone.
+    open: Arc<()>,
 }
 
 impl Used {
@@ -154,22 +155,12 @@ impl FileOpener for QuotaFs {
         if is_made {
             Used::take(&self.used.entries, 1, MOST_ENTRIES)?;
         }
-        Used::take(&self.used.open, 1, MOST_OPEN)?;
-        let handle = Handle { used: Arc::clone(&self.used) };
+        if Arc::strong_count(&self.used.open) > MOST_OPEN {
+            return Err(FsError::StorageFull);
+        }
+        let (used, open) = (Arc::clone(&self.used), Arc::clone(&self.used.open));
         let file = FileOpener::open(&self.inner, path, config)?;
-        Ok(Box::new(QuotaFile { file, cursor: 0, handle }))
-    }
-}
-
-/// Counts as an open file until dropped.
-#[derive(Debug)]
-struct Handle {
-    used: Arc<Used>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.used.open.fetch_sub(1, Ordering::Relaxed);
+        Ok(Box::new(QuotaFile { file, cursor: 0, used, _open: open }))
     }
 }
 
@@ -179,7 +170,8 @@ struct QuotaFile {
     file: Box<dyn VirtualFile + Send + Sync + 'static>,
     /// Where the next write begins. Invariant: the position after the last completed operation.
     cursor: u64,
-    handle: Handle,
+    used: Arc<Used>,
+    _open: Arc<()>,
 }
 
 impl AsyncRead for QuotaFile {
@@ -203,7 +195,7 @@ impl AsyncWrite for QuotaFile {
     ) -> Poll<io::Result<usize>> {
         let size = self.file.size();
         let end = self.cursor.saturating_add(bytes.len() as u64);
-        if self.handle.used.grow(size, end).is_err() {
+        if self.used.grow(size, end).is_err() {
             return Poll::Ready(Err(io::ErrorKind::StorageFull.into()));
         }
         let polled = Pin::new(&mut self.file).poll_write(context, bytes);
@@ -211,7 +203,7 @@ impl AsyncWrite for QuotaFile {
             self.cursor = self.cursor.saturating_add(written as u64);
             // A file opened for appending grew by what was written, wherever the cursor was.
             let surplus = self.file.size().saturating_sub(end.max(size));
-            self.handle.used.bytes.fetch_add(surplus, Ordering::Relaxed);
+            self.used.bytes.fetch_add(surplus, Ordering::Relaxed);
         }
         polled
     }
@@ -261,7 +253,7 @@ impl VirtualFile for QuotaFile {
     }
 
     fn set_len(&mut self, size: u64) -> Result<(), FsError> {
-        self.handle.used.grow(self.file.size(), size)?;
+        self.used.grow(self.file.size(), size)?;
         self.file.set_len(size)
     }
 

@@ -1,7 +1,6 @@
 //! Describes a distribution: its name, its version and where it came from.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io::Cursor;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,8 @@ use crate::python::distribution::PythonBuild;
 use crate::python::library::LibraryFile;
 
 /// Describes a distribution in an image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[display("{name}{}", version.as_ref().map(|version| format!(" {version}")).unwrap_or_default())]
 #[non_exhaustive]
 pub struct PackageInfo {
     /// The name in its metadata, or the folder's name.
@@ -55,15 +55,6 @@ impl PackageInfo {
     /// Returns whether a dependency, as PEP 508 writes it, names this distribution, in any version.
     pub fn is_named_by(&self, dependency: &str) -> bool {
         normalized(&self.name) == normalized(name_of(dependency))
-    }
-}
-
-impl fmt::Display for PackageInfo {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.version {
-            Some(version) => write!(formatter, "{} {version}", self.name),
-            None => formatter.write_str(&self.name),
-        }
     }
 }
 
