@@ -52,7 +52,7 @@ impl FolderDigests {
 
     /// Returns a digest of the folder's identity, and of the paths, contents and modification times
     /// of the files below it. `now` is the system's time. The result is `None` if the folder is
-    /// gone or can't be listed. So it is with more than 10,000 files or 1 GiB.
+    /// gone or can't be listed. More than 10,000 files or 1 GiB also give `None`.
     pub fn digest(&self, folder: &Mount, now: SystemTime) -> Option<[u8; 32]> {
         let identity = folder.identity()?;
         let settled = now.checked_sub(SETTLES)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -90,7 +90,7 @@ impl Mount {
     }
 
     /// Opens the folder of a script. A guest sees only the script itself and what it can import as
-    /// Python source. That are files that end in `.py`, in the folder and in subfolders without a
+    /// Python source. Those are files that end in `.py`, in the folder and in subfolders without a
     /// dot in their names. Scripts granted from the same folder share one descriptor.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ impl Tracker {
     }
 
     /// Returns whether at most `count` pages can have been written to since `remember_touched`.
-    /// While pages aren't marked, copied since `remember`.
+    /// While pages aren't marked, those copied since `remember` count.
     pub(super) fn has_touched_at_most(&self, count: u64) -> bool {
         let known = self.touched.as_ref().or(self.known.as_ref());
         known.is_some_and(|known| known.lacks_at_most(count))

@@ -83,7 +83,7 @@ impl fmt::Display for Destination {
 }
 
 /// Returns a name of a host in small letters, without a dot at the end. Returns `None` if it is
-/// none. So it does if a resolver could take it for an address, as `127.1` and `0x7f000001`.
+/// none, or if a resolver could take it for an address, as `127.1` and `0x7f000001`.
 pub(crate) fn canonical(name: &str) -> Option<String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MOST_NAME_BYTES {

@@ -10,7 +10,8 @@ use super::throws::MOST_THROWS;
 pub const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, or the form of the two
-/// files change. So it does with the counting of throws, the granting of locks and wide integers.
+/// files change. It also changes with the counting of throws, the granting of locks and wide
+/// integers.
 const SETTINGS: &str = "cranelift exceptions counted-throws granted-locks wide-integers \
                         static-memory-8GiB-64KiB linked 4";
 

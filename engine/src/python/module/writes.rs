@@ -1,7 +1,7 @@
 //! Refuses modules whose instances change state that an image doesn't hold.
 //!
 //! An image holds memory and globals. A module can't be restored from one if it writes to a table
-//! or drops a segment. So it is if it runs a start function or keeps other state.
+//! or drops a segment. Nor can one that runs a start function or keeps other state.
 //!
 //! A module that imports a shared memory has a start function. It fills the memory when the first
 //! instance is made, and then drops the segments. It runs in each instance before memory and
