@@ -20,7 +20,7 @@ from hatchery import _locks, _switch, _system
 from hatchery._suspend import call, replaces, value_of, waits
 
 INHERITED = "{} objects should only be shared between processes through inheritance"
-# What a fork copies only when it is written to, which nobody does.
+# What all processes share: a program hardly writes to them.
 COMMON = types.FunctionType, type, types.ModuleType
 # All that processes share, by identity; and how many processes are being given something.
 SHARED = weakref.WeakValueDictionary()
