@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_report_survives_serialisation() {
         let text = serde_json::to_string(&report()).unwrap();
-        assert!(text.contains(r#""pid_namespace":{"unavailable":"not here"}"#), "{text}");
+        assert!(text.contains(r#""pid_namespace":{"Err":"not here"}"#), "{text}");
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report());
     }
 
