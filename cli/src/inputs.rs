@@ -221,7 +221,7 @@ pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatche
     if !missing.is_empty() {
         terminal::note(format_args!(
             "the script's header names packages that are missing, and nothing installs them: {}; \
-             add them with --package FILE|DIR or --requirements FILE",
+             add them with --packages common, --package FILE|DIR or --requirements FILE",
             missing.join(", ")
         ));
     }

@@ -129,6 +129,25 @@ fn requirements_come_through_pip_by_name_and_hash() {
     assert!(said.contains("line 1") && said.contains("pip-compile --generate-hashes"), "{said}");
 }
 
+/// The packages themselves, which pip fetches the first time.
+#[test]
+fn the_common_packages_come_in_one_word_and_are_listed_in_one() {
+    let source = "import docx, faker, flask, requests, requests_mock\n\
+                  with requests_mock.Mocker() as mock:\n\
+                  \x20   mock.get('http://a.test', text='mocked')\n\
+                  \x20   print(requests.get('http://a.test').text)";
+    let given = ["--packages", "common"];
+    let output = hatchery().args(["run", "-c", source]).args(given).output().unwrap();
+    assert_eq!(text(&output.stdout), "mocked\n", "{output:?}");
+    assert_eq!(said_by_program(&output), "", "{output:?}");
+    let listed = json_of(&hatchery().args(["packages", "--json"]).args(given).output().unwrap());
+    let requests = listed.as_array().unwrap().iter().find(|one| one["name"] == "requests");
+    assert_eq!(requests.unwrap()["origin"], "common");
+    let table = text(&run(&["image", "list"]).stdout);
+    assert!(table.lines().any(|row| row.contains("  common  ")), "{table}");
+    remove(&given);
+}
+
 #[test]
 fn what_can_not_go_into_an_image_is_refused_with_the_reason() {
     let (_wheels, folder) = wheels();
@@ -159,4 +178,9 @@ fn an_import_of_what_is_missing_says_what_to_do() {
     for expected in ["ModuleNotFoundError", "--package", "--requirements", "hatchery packages"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    let said = text(&run(&["run", "-c", "import docx"]).stderr);
+    assert!(
+        said.ends_with("`docx` is not in this image. `--packages common` adds it.\n"),
+        "{said}"
+    );
 }

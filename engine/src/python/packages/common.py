@@ -41,7 +41,8 @@ def main():
         wheels = folder / "wheels"
         pip("download", "--no-deps", "--require-hashes", "--dest", wheels, "--requirement", pinned)
         brought = {normalized(path.name.split("-")[0]): modules(path) for path in wheels.iterdir()}
-    lines = [f"{pin}  # {' '.join(brought[pin.split('==')[0]])}\n" for pin in sorted(pins)]
+    pins.sort(key=name_of)
+    lines = [f"{pin}  # {' '.join(brought[name_of(pin)])}\n" for pin in pins]
     (HERE / "common.txt").write_text("# Written by common.py: pins, and the modules of each.\n" + "".join(lines))
 
 
@@ -66,6 +67,10 @@ def modules(wheel):
     """Returns the names of the modules and packages that a wheel brings."""
     names = {re.match(r"([A-Za-z_]\w*)(/.*)?\.py$", name) for name in zipfile.ZipFile(wheel).namelist()}
     return sorted({name[1] for name in names if name} - {"tests", "test", "docs", "examples"})
+
+
+def name_of(pin):
+    return pin.split("==")[0]
 
 
 def normalized(name):
