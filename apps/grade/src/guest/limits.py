@@ -24,17 +24,19 @@ _LIMITS = (
 )
 # Well-known packages that are pure Python, by the names of their imports.
 _PURE_PACKAGES = frozenset(
-    "Bio Crypto Levenshtein OpenSSL PyPDF2 absl altair astropy autograd babel bokeh cachetools celery chardet "
-    "click colorama coverage dash dask deap django docutils docx dotenv emoji faker folium fsspec fuzzywuzzy "
-    "geopandas geopy gym gymnasium h11 hypothesis holidays html5lib humanize imageio imblearn jinja2 "
-    "jmespath jsonschema jwt langdetect librosa loguru markdown marshmallow mechanize mistune mock "
-    "more_itertools moviepy networkx nltk numpy_financial optuna oauthlib passlib pdfplumber peewee "
-    "pendulum pgmpy pingouin plotly ply prettytable prophet pycountry pydantic pydub pyfiglet pymc pypdf pyperclip "
-    "pyquery pytesseract python_http_client pytz pywt rapidfuzz reportlab rich rsa ruamel scrapy sendgrid "
-    "setuptools shap simplejson skimage sklearn_pandas slugify sortedcontainers spacy sqlalchemy "
-    "stopit surprise tabulate tenacity termcolor textblob texttable tinydb toml tomlkit toolz "
-    "tornado tqdm transitions trio typer tzlocal unidecode validators wcwidth werkzeug wikipedia "
-    "wordcloud wordninja xarray xlrd xlsxwriter xlwt yarl zope natsort".split()
+    "Bio Crypto IPython Levenshtein OpenSSL PyPDF2 absl altair anyio arrow astropy autograd babel black bokeh "
+    "cachetools celery certifi chardet click colorama coverage dash dask deap deepdiff django docutils docx "
+    "docxtpl dotenv email_validator emoji faker feedparser folium fpdf freezegun fsspec fuzzywuzzy geopandas "
+    "geopy graphviz gym gymnasium h11 holidays html5lib humanize hypothesis idna imageio imblearn jinja2 "
+    "jmespath jsonschema jwt langdetect lark librosa lmfit loguru markdown marshmallow mechanize mesa mistune "
+    "mlxtend mock more_itertools moviepy natsort networkx nltk numpy_financial oauthlib optuna passlib "
+    "pdfplumber peewee pendulum pgmpy pingouin pint plotly ply pptx prettytable prophet pycountry pydantic "
+    "pydub pyfakefs pyfiglet pygments pymc pypdf pyperclip pyquery pytesseract python_http_client pytz pywt "
+    "rapidfuzz reportlab requests_mock responses rich rsa ruamel schedule scrapy sendgrid setuptools shap "
+    "simplejson simpy skimage sklearn_pandas slugify sortedcontainers spacy sqlalchemy sqlparse stopit surprise "
+    "tabulate tenacity termcolor textblob texttable tinydb toml tomlkit toolz tornado tqdm transitions trio "
+    "typer tzlocal uncertainties unidecode validators wcwidth werkzeug wikipedia wordcloud wordninja wtforms "
+    "xarray xlrd xlsxwriter xlwt yarl zope".split()
 )
 # Names of the system's modules that Linux has and the build doesn't, beside constants.
 _ABSENT_NAMES = {
