@@ -133,7 +133,7 @@ impl Package {
         requirements::load(cache, Some(path), target, progress)
     }
 
-    /// Returns the common packages: some 130 pure-Python wheels, from requests and Flask to xarray,
+    /// Returns the common packages: some 150 pure-Python wheels, from requests and Flask to xarray,
     /// with what they need beside the default build. Their versions belong to this version of
     /// Hatchery. They come from the cache or else through this machine's pip.
     ///
