@@ -1,7 +1,8 @@
 //! Packages to add to an image: pure-Python wheels, folders, and the packages of a requirements
 //! file.
 //!
-//! A package is read completely when it is opened, and an image's key covers every byte of it.
+//! A package is read completely when it is opened, or mapped where pip fetched it before. An image's
+//! key covers every byte of it.
 //! Every guest of the image sees its files, read-only, below `SITE`. They aren't stored in the
 //! image's file, so the image can only be loaded together with its packages.
 //!

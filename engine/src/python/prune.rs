@@ -2,8 +2,8 @@
 //!
 //! The last use of an entry is the time of its newest seal, which each use sets (`seal.rs`). A
 //! process that uses a build, a module or an image holds a shared lock on it. So nothing in use is
-//! removed in any process. Packages are in use only while an image is loaded, because they are then
-//! read completely. The next start that needs a removed entry builds or fetches it again.
+//! removed in any process, except packages, which stay mapped where they are in use. The next start
+//! that needs a removed entry builds or fetches it again.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -313,9 +313,9 @@ mod tests {
         let build = cache.folder("builds").unwrap().join("python");
         fs::create_dir_all(build.join("LICENSES")).unwrap();
         fs::write(build.join("LICENSES/x"), [1; 50_000]).unwrap();
-        let wheels = cache.folder("packages").unwrap().join("cc");
-        fs::create_dir(&wheels).unwrap();
-        fs::write(wheels.join("index"), b"[]").unwrap();
+        let packages = cache.folder("packages").unwrap().join("cc");
+        fs::create_dir(&packages).unwrap();
+        fs::write(packages.join("packed"), b"[]").unwrap();
         fs::write(cache.root().join("images/.unfinished-x"), b"half").unwrap();
 
         let entries = entries(&cache).unwrap();
