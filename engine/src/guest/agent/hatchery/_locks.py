@@ -80,7 +80,11 @@ def has_threads():
 def finish_threads(is_last):
     """Waits for the threads on this stack, or after a turn until each waits for another."""
     if later is not pause and is_last and "threading" in sys.modules:
-        sys.modules["threading"]._shutdown()
+        try:
+            sys.modules["threading"]._shutdown()
+        except RuntimeError:
+            drop_threads()  # they wait for each other, which is said once
+            raise
     elif later is not pause:
         from hatchery import _switch
 
