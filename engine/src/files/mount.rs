@@ -49,6 +49,7 @@ enum MountSource {
 #[derive(Clone)]
 struct Folder {
     folder: Arc<OwnedFd>,
+    #[expect(dead_code, reason = "`Debug` alone shows it")]
     path: PathBuf,
     /// The name of the script, if only the script and modules are shown.
     script: Option<String>,
