@@ -293,7 +293,7 @@ def spins():
         pass
 def sleeps():
     time.sleep(1000)
-seen, raises = [], True
+seen, raises, thresholds = [], True, gc.get_threshold()
 signal.signal(signal.SIGALRM, handler)
 for wait in spins, sleeps:
     assert signal.setitimer(signal.ITIMER_REAL, 0.01) == (0.0, 0.0)
@@ -308,7 +308,9 @@ raises = False
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 while len(seen) < 5:
     signal.pause()
-assert signal.setitimer(signal.ITIMER_REAL, 0)[1] == 0.001 and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+assert gc.get_threshold()[1] == -1
+assert signal.setitimer(signal.ITIMER_REAL, 0)[1] == 0.001 and gc.get_threshold() == thresholds
+assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 assert (signal.alarm(7), signal.alarm(0)) == (0, 7) and len(asked) > 8
 signal.signal(signal.SIGUSR1, handler)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])

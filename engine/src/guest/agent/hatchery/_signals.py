@@ -28,6 +28,8 @@ NAMES = {
 BROKEN = "raise_signal", "alarm", "setitimer", "getitimer", "pause"
 # A signal that nothing handles ends the process with this exit code, added to its number.
 ENDED_BY = 128
+# A threshold that every collection exceeds.
+ALWAYS = -1
 # What is left of a timer that is due.
 LEAST_LEFT = 1e-6
 
@@ -46,7 +48,7 @@ class Signals:
         self._module, self._plain = module, module.raise_signal
         self._blocked, self._pending = set(), set()
         self._ignored = {module.SIGCHLD, module.SIGURG, module.SIGWINCH, module.SIGCONT}
-        self._due, self._interval, self._note = None, 0.0, Note()
+        self._due, self._interval, self._note, self._threshold = None, 0.0, Note(), 0
 
     def valid_signals(self):
         return set(self._module.Signals)
@@ -139,6 +141,13 @@ class Signals:
         _system.timer = self
         if self._collected not in gc.callbacks:
             gc.callbacks.append(self._collected)
+        young, middle, old = gc.get_threshold()
+        if middle != ALWAYS and seconds:
+            # Otherwise CPython finds that no generation has enough garbage, and calls no callback.
+            self._threshold = middle
+            gc.set_threshold(young, ALWAYS, old)
+        elif middle == ALWAYS and not seconds:
+            gc.set_threshold(young, self._threshold, old)
 
     def _rings(self):
         """Whether the timer is due and its signal is handled. Sets it for the next time."""
