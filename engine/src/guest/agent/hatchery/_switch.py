@@ -30,8 +30,8 @@ BELOW = (
     "{} waits on top of {}, which could go on. Code that Python's C code calls can't be suspended;"
     " a build with threads can do it (docs/guide/builds.md)"
 )
-# The arguments of the locals that exist, by local.
-LOCALS = weakref.WeakKeyDictionary()
+# The arguments of the locals that exist, by `LocalKey`.
+LOCALS = {}
 
 
 class Wait:
@@ -115,7 +115,8 @@ class Task:
 
     def _leave(self):
         self._hooks = sys.gettrace(), sys.getprofile()
-        self._locals = weakref.WeakKeyDictionary({one: dict(names(one)) for one in list(LOCALS)})
+        known = [(key, key()) for key in list(LOCALS)]
+        self._locals = {key: dict(names(one)) for key, one in known if one is not None}
         events = sys.modules.get("asyncio.events")
         self._loop = None if events is None else events._get_running_loop()
 
@@ -127,10 +128,12 @@ class Task:
             sys.settrace(trace)
         if sys.getprofile() is not profile:
             sys.setprofile(profile)
-        for one, (args, options) in list(LOCALS.items()):
+        for key, (args, options) in list(LOCALS.items()):
+            if (one := key()) is None:
+                continue
             names(one).clear()
-            if one in self._locals:
-                names(one).update(self._locals[one])
+            if key in self._locals:
+                names(one).update(self._locals[key])
             elif type(one).__init__ is not object.__init__:
                 one.__init__(*args, **options)
         events = sys.modules.get("asyncio.events")
@@ -149,12 +152,19 @@ def exchange(old, new):
     process._current_process = new.process
 
 
+class LocalKey(weakref.ref):
+    """A local by its identity, since a class derived from `threading.local` may have no hash."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
 class Local(_thread._local):
     """`threading.local`: CPython's, which is known here so that each thread has its own values."""
 
     def __new__(kind, /, *args, **options):
         made = super().__new__(kind, *args, **options)
-        LOCALS[made] = args, options
+        LOCALS[LocalKey(made, LOCALS.pop)] = args, options
         return made
 
 
