@@ -78,8 +78,7 @@ def _prepared(tree, check=None, marker=None):
                 node.body = [*node.body[:skipped], body]
     if marker is not None:
         tree.body = [marker.visit(node) for node in tree.body]
-    tree = _Watched(has_sets=False).visit(_Setter().visit(tree))
-    return ast.fix_missing_locations(tree)
+    return ast.fix_missing_locations(_Setter().visit(tree))
 
 
 def _functions(tree):
