@@ -15,7 +15,10 @@ const LIMITED: [(&str, &str); 12] = [
     ("import curses", "`_curses`"),
     ("import subprocess; subprocess.run(['ls'])", "processes"),
     ("import os; os.system('ls')", "processes"),
-    ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "no other thread"),
+    (
+        "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "no other thread",
+    ),
     ("import urllib.request; urllib.request.urlopen('http://example.com')", "network"),
     ("import signal; signal.setitimer(signal.ITIMER_PROF, 1)", "timers"),
     ("import os; os.mkfifo('a')", "`os.mkfifo`"),

@@ -22,7 +22,7 @@ NO_TIMER = "the sandbox has no timers of CPU time: use signal.ITIMER_REAL"
 NO_WAIT = "no signal can come: the sandbox has one process, and no timer of signal.alarm is set"
 NAMES = {
     "SIGALRM": 14, "SIGCLD": 17, "SIGRTMIN": 34, "SIGRTMAX": 64, "SIG_BLOCK": 0, "SIG_UNBLOCK": 1, "SIG_SETMASK": 2,
-    "ITIMER_REAL": 0, "ITIMER_VIRTUAL": 1, "ITIMER_PROF": 2, "ItimerError": type("itimer_error", (OSError,), {}),
+    "ITIMER_REAL": 0, "ITIMER_VIRTUAL": 1, "ITIMER_PROF": 2, "ItimerError": type("itimer_error", (OSError,), {"__module__": "signal"}),
 }
 # What builds may have, and what doesn't work there.
 BROKEN = "raise_signal", "alarm", "setitimer", "getitimer", "pause"

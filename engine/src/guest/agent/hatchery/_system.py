@@ -287,7 +287,26 @@ def adapt(module):
             setattr(getattr(module, kind), name, refusal(name, NO_PROCESSES))
 
 
+def adapt_pathlib(module):
+    """Lets paths know their owners, if CPython imported the module before it could find `pwd`."""
+    if getattr(module, "pwd", "") is not None:
+        return
+
+    def owner(self, *, follow_symlinks=True):
+        import pwd
+
+        return pwd.getpwuid(self.stat(follow_symlinks=follow_symlinks).st_uid).pw_name
+
+    def group(self, *, follow_symlinks=True):
+        import grp
+
+        return grp.getgrgid(self.stat(follow_symlinks=follow_symlinks).st_gid).gr_name
+
+    module.Path.owner, module.Path.group = owner, group
+
+
 def install():
+    adapt_pathlib(sys.modules.get("pathlib"))
     for other in (_frames, _dates, _paths):
         other.install()
     for name in ("os", "time", "_thread"):

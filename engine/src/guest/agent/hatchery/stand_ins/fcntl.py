@@ -54,4 +54,4 @@ def fcntl(fd, cmd, arg=0, /):
 
 def ioctl(fd, request, arg=0, mutate_flag=True, /):
     descriptor(fd)
-    raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+    raise OSError(errno.ENOTTY, "Inappropriate ioctl for device")
