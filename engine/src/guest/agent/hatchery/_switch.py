@@ -195,7 +195,7 @@ class Handle:
 
 
 def start(function, args, options, is_daemon=True):
-    from hatchery import _suspend
+    from hatchery import _suspend, _waits
 
     if len(queue) >= MOST_THREADS:
         raise RuntimeError(f"can't start new thread: the sandbox has at most {MOST_THREADS} at once")
