@@ -71,7 +71,7 @@ pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
-pub use run::message::{Addition, InvalidMessage, OutcomeMessage, ProgramMessage, Proxies};
+pub use run::message::{InvalidMessage, OutcomeMessage, ProgramMessage, Proxies};
 pub use run::network::{Destination, InvalidDestination, Network};
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
@@ -82,7 +82,7 @@ pub use run::program::{
     Call, Deterministic, InputFile, InvalidMountPath, InvalidProgram, MountedFolder, Program,
     ProgramEntry, Script, workdir,
 };
-pub use run::transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
+pub use run::transcript::{Addition, Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,
 };

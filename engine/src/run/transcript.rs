@@ -8,8 +8,11 @@ use parking_lot::Mutex;
 
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
-use crate::run::message::{Addition, AdditionKind};
 use crate::run::outcome::mime::MimeBundle;
+pub use addition::Addition;
+use addition::AdditionKind;
+
+mod addition;
 
 /// The longest piece that a reader gets at once.
 const LONGEST_PIECE_BYTES: usize = 64 << 10;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::encoding::{InvalidMessage, optional_text, text};
@@ -12,8 +11,9 @@ use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::files::check_path;
 use crate::limits::LimitHit;
 use crate::run::functions::Recording;
+use crate::run::outcome::mime::forms;
 use crate::run::outcome::{
-    Exception, MimeBundle, MimeData, Outcome, SandboxFailure, Tampering, Usage, Verdict,
+    Exception, MimeBundle, Outcome, SandboxFailure, Tampering, Usage, Verdict,
 };
 use crate::run::value::Value;
 
@@ -89,36 +89,4 @@ enum VerdictFields {
     Cancelled,
     Tampered(Tampering),
     SandboxFailed(SandboxFailure),
-}
-
-/// A form of a bundle, with its MIME type.
-#[derive(Serialize, Deserialize)]
-struct WireForm(String, #[serde(with = "MimeDataFields")] MimeData);
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "MimeData")]
-enum MimeDataFields {
-    Text(String),
-    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-}
-
-/// A bundle as its forms, for `serde(with)`.
-pub(super) mod forms {
-    use super::*;
-
-    pub(in super::super) fn serialize<S: Serializer>(
-        bundle: &MimeBundle,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let form = |(name, form): (&str, &MimeData)| WireForm(name.to_owned(), form.clone());
-        Vec::from_iter(bundle.iter().map(form)).serialize(serializer)
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<MimeBundle, D::Error> {
-        let forms = Vec::<WireForm>::deserialize(deserializer)?;
-        MimeBundle::new(forms.into_iter().map(|WireForm(name, form)| (name, form)).collect())
-            .ok_or_else(|| D::Error::custom("forms with invalid MIME types"))
-    }
 }

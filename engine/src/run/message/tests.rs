@@ -22,7 +22,7 @@ use crate::run::outcome::{
 use crate::run::program::{
     Call, Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script,
 };
-use crate::run::transcript::{Stream, Transcript};
+use crate::run::transcript::{Addition, Stream, Transcript};
 use crate::run::value::{Array, Column, Frame, Tagged, Value};
 
 struct Nothing;

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest name of a MIME type, and the most forms; `agent/hatchery/_display.py` has the same
 /// numbers.
@@ -97,6 +98,38 @@ impl Serialize for MimeBundle {
             MimeData::Text(text) => (name, std::borrow::Cow::Borrowed(text.as_str())),
             MimeData::Bytes(bytes) => (name, BASE64_STANDARD.encode(bytes).into()),
         }))
+    }
+}
+
+/// A form of a bundle, with its MIME type.
+#[derive(Serialize, Deserialize)]
+struct WireForm(String, #[serde(with = "MimeDataFields")] MimeData);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "MimeData")]
+enum MimeDataFields {
+    Text(String),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
+/// A bundle as its forms, for `serde(with)`.
+pub(in crate::run) mod forms {
+    use super::*;
+
+    pub(in crate::run) fn serialize<S: Serializer>(
+        bundle: &MimeBundle,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let form = |(name, form): (&str, &MimeData)| WireForm(name.to_owned(), form.clone());
+        Vec::from_iter(bundle.iter().map(form)).serialize(serializer)
+    }
+
+    pub(in crate::run) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<MimeBundle, D::Error> {
+        let forms = Vec::<WireForm>::deserialize(deserializer)?;
+        MimeBundle::new(forms.into_iter().map(|WireForm(name, form)| (name, form)).collect())
+            .ok_or_else(|| D::Error::custom("forms with invalid MIME types"))
     }
 }
 
