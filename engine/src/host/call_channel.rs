@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_wrong_length_are_refused() {
-        let (waits, cancels) = (17, 18);
+        let (waits, cancels, sets_alarms) = (17, 18, 21);
         let asked = |kind: u8, body: &[u8]| CallChannel::default().serve(&[&[kind], body].concat());
         let wait = |time: i64, ticket: u32| {
             asked(waits, &[&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat())
@@ -309,9 +309,16 @@ mod tests {
         let time = Some(Duration::from_nanos(5));
         assert_eq!(wait(5, 7), asks(Ask::Wait { time, ticket: Some(7) }));
         assert_eq!(asked(cancels, b"\x02\0\0\0"), asks(Ask::Cancel(2)));
-        for (kind, body) in
-            [(waits, &b""[..]), (waits, &[0; 11]), (waits, &[0; 13]), (cancels, b"abc")]
-        {
+        let alarm = |time: i64| asked(sets_alarms, &time.to_le_bytes());
+        assert_eq!(alarm(5), Some(FrameEffect::Alarm(time)));
+        assert_eq!(alarm(-1), Some(FrameEffect::Alarm(None)));
+        for (kind, body) in [
+            (waits, &b""[..]),
+            (waits, &[0; 11]),
+            (waits, &[0; 13]),
+            (cancels, b"abc"),
+            (sets_alarms, &[0; 9]),
+        ] {
             assert_eq!(asked(kind, body), None, "{kind} {body:?}");
         }
     }

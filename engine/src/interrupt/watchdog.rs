@@ -543,6 +543,25 @@ mod tests {
     }
 
     #[test]
+    fn an_alarm_replaces_the_last_and_is_due_again_until_it_is_cleared() {
+        let gate = gate();
+        let guard = guard(&gate, &limits(60_000, 0));
+        let is_alarm =
+            |(id, due): &&(WatchId, Due)| *id == guard.id && matches!(due, Due::Alarm(_));
+        let count = |state: &WatchdogState| state.pending.values().filter(is_alarm).count();
+        Watchdog::current().change(|state| {
+            for seconds in [9, 5] {
+                state.set_alarm(guard.id, Some(Duration::from_secs(seconds)), FIRST_REMINDER);
+            }
+            assert_eq!(count(state), 1);
+            assert!(state.act(guard.id, Due::Alarm(LONGEST_REMINDER), Instant::now()).is_none());
+            assert_eq!(count(state), 1);
+            state.set_alarm(guard.id, None, FIRST_REMINDER);
+            assert_eq!(count(state), 0);
+        });
+    }
+
+    #[test]
     fn a_run_that_has_ended_is_left_alone() {
         let gate = gate();
         let guard = guard(&gate, &limits(5, 0));
