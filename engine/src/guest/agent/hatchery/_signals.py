@@ -28,6 +28,8 @@ NAMES = {
 BROKEN = "raise_signal", "alarm", "setitimer", "getitimer", "pause"
 # A signal that nothing handles ends the process with this exit code, added to its number.
 ENDED_BY = 128
+# A time that fits into 63 bits of nanoseconds.
+MOST_SECONDS = 1 << 33
 # A threshold that every collection exceeds.
 ALWAYS = -1
 # What is left of a timer that is due.
@@ -132,7 +134,7 @@ class Signals:
         plain(max(end - time.monotonic(), 0) if seconds > 0 else seconds)
 
     def _set(self, seconds, interval):
-        nanoseconds = min(round(seconds * 1e9), (1 << 63) - 1) if seconds else -1
+        nanoseconds = round(min(seconds, MOST_SECONDS) * 1e9) if seconds else -1
         try:
             bridge._call(ALARM + nanoseconds.to_bytes(8, "little", signed=True))
         except Exception:
@@ -150,8 +152,8 @@ class Signals:
             gc.set_threshold(young, self._threshold, old)
 
     def _rings(self):
-        """Whether the timer is due and its signal is handled. Sets it for the next time."""
-        if self._due is None or time.monotonic() < self._due:
+        """Whether the timer is due in the main thread, and its signal handled. Sets it for the next time."""
+        if self._due is None or time.monotonic() < self._due or _thread.get_ident() != _system.MAIN:
             return False
         self._set(self._interval, self._interval)
         return not self._is_held(self._module.SIGALRM)
