@@ -15,7 +15,7 @@ import sys
 import types
 import weakref
 
-from hatchery import _locks
+from hatchery import _locks, _system
 
 # A thread that doesn't wait lets others run after so many seconds, as `sys.getswitchinterval` says.
 SLICE = 0.005
@@ -291,7 +291,7 @@ def pass_time(mine, idle):
     if idle is not None:
         idle(seconds)
     elif seconds is not None:
-        _locks.pause(seconds)
+        _system.rest(_locks.pause, seconds)
     else:
         raise RuntimeError(deadlock(mine))
 

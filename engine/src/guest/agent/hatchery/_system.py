@@ -82,11 +82,16 @@ def no_children(*args):
     raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
 
 
+def rest(plain, *seconds):
+    """Sleeps with the plain function, in parts if a signal's handler may interrupt it (`_signals.py`)."""
+    return plain(*seconds) if timer is None else timer.sleep(plain, *seconds)
+
+
 def sleeper(plain):
-    """Returns `time.sleep`, which a signal's handler may interrupt (`_signals.py`)."""
+    """Returns `time.sleep`."""
 
     def sleep(*seconds):
-        return plain(*seconds) if timer is None else timer.sleep(plain, *seconds)
+        return rest(plain, *seconds)
 
     # A plain function of this name, by which threads know it (`_suspend.py`).
     sleep.__doc__, sleep.__module__, sleep.__qualname__ = plain.__doc__, "time", "sleep"
