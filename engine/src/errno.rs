@@ -24,6 +24,7 @@ pub(crate) enum Errno {
     HostUnreachable = 23,
     IllegalSequence = 25,
     InProgress = 26,
+    Interrupted = 27,
     Invalid = 28,
     InputOutput = 29,
     IsConnected = 30,

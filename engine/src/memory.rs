@@ -22,6 +22,7 @@ use pace::MarkingPolicy;
 use patch::MemoryPatch;
 use segments::Segment;
 use snapshot::Snapshot;
+use tunables::Length;
 
 mod address_space;
 mod cow;
@@ -47,6 +48,8 @@ pub(crate) struct GuestMemory {
     image: Option<Arc<MemoryImage>>,
     /// Several threads of the guest may use it at once, so that host code only copies.
     is_shared: bool,
+    /// Where compiled code of the instances that have it reads its length.
+    lengths: Mutex<Vec<Length>>,
     state: Mutex<MemoryState>,
 }
 
@@ -167,7 +170,7 @@ impl GuestMemory {
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
         let state = Mutex::new(MemoryState::new(len, None));
-        Ok(Self { reservation, image: None, is_shared: false, state })
+        Ok(Self { reservation, image: None, is_shared: false, lengths: Mutex::default(), state })
     }
 
     /// Reserves the address space for a memory that begins as `image`. It is a copy-on-write
@@ -191,7 +194,8 @@ impl GuestMemory {
             }
         };
         let state = Mutex::new(MemoryState::new(len, tracker));
-        Ok(Self { reservation, image: Some(image), is_shared: false, state })
+        let (image, lengths) = (Some(image), Mutex::default());
+        Ok(Self { reservation, image, is_shared: false, lengths, state })
     }
 
     pub(crate) fn shared(self) -> Self {
@@ -266,7 +270,17 @@ impl GuestMemory {
             tracing::warn!(%error, len, "the system refused memory for a guest");
             GrowthRefused
         })?;
+        self.lengths.lock().iter().for_each(|length| length.raise_to(len));
         Ok(std::mem::replace(&mut state.len, len))
+    }
+
+    /// Has the length of the memory written to where an instance reads it, whenever it grows.
+    pub(crate) fn add_length(&self, length: Length) {
+        self.lengths.lock().push(length);
+    }
+
+    pub(crate) fn remove_length(&self, length: Length) {
+        self.lengths.lock().retain(|other| *other != length);
     }
 
     /// Lends the bytes at `at` to `work`, which changes them; `None` if they aren't all accessible.

@@ -18,6 +18,7 @@ use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::{Pause, StopRequester};
 use crate::limits::{LimitHit, Limits};
 use crate::memory::GuestMemory;
+use crate::python::module::threads::InterpreterLock;
 use crate::run::program::Program;
 use crate::run::transcript::Transcript;
 
@@ -70,20 +71,37 @@ pub(crate) struct GuestEnv {
     pub(crate) guest: GuestBytes,
     /// The guest's allocator, once there is an instance.
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
+    /// The lock of an interpreter whose threads run one at a time.
+    pub(crate) lock: Option<InterpreterLock>,
     /// The guest's function for signals, if it has one and isn't handling one.
     pub(crate) handler: Option<TypedFunction<i32, ()>>,
 }
 
 /// The other threads of a guest, as host functions of one thread see them (`host/threads.rs`).
 pub(crate) trait Siblings: Send + Sync {
-    /// Starts a thread with this argument; returns its number.
-    fn spawn(&self, argument: u32) -> Result<u32>;
+    /// Starts a thread; returns its number.
+    fn spawn(&self, begins: ThreadStart) -> Result<u32>;
+
+    /// Takes memory for a stack that an ended thread has left, if there is some.
+    fn take_block(&self) -> Option<u32>;
+
+    /// Keeps memory for the stack of a later thread.
+    fn give_block(&self, block: u32);
 
     /// Returns how often something has changed for which threads may wait.
     fn changes(&self) -> u64;
 
     /// Notes a change, and wakes the threads that wait for one. Returns the number of changes.
     fn note_change(&self) -> u64;
+}
+
+/// Where a thread begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ThreadStart {
+    /// At the export `wasi_thread_start`, with this argument.
+    Export { argument: u32 },
+    /// At a function of the table, with this argument. `block` is memory for its stack.
+    Function { index: u32, argument: u32, block: u32 },
 }
 
 /// What the threads of a guest share in the host.
@@ -108,6 +126,7 @@ impl GuestEnv {
             threads: None,
             guest: GuestBytes::default(),
             alloc: None,
+            lock: None,
             handler: None,
         }
     }

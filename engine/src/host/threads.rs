@@ -1,9 +1,13 @@
-//! The threads of a guest whose memory is shared.
+//! The threads of a guest.
 //!
 //! Each is a thread of the system with its own store and instance, on the same memory. It has the
-//! same host: files, descriptors, the call channel. Its instance begins at the export
-//! `wasi_thread_start`, as the proposal `wasi-threads` has it. The gate knows them all
+//! same host: files, descriptors, the call channel. The gate knows them all
 //! (`interrupt/gate/threads.rs`), so stops, interrupts and limits reach them.
+//!
+//! Threads that share an imported memory run at once. Their instances begin at the export
+//! `wasi_thread_start`, as the proposal `wasi-threads` has it. Those of a build that was given
+//! threads (`python/module/threads.rs`) run one at a time (`interrupt/gate/turn.rs`). They begin at
+//! a function of the table, as `pthread_create` has it.
 //!
 //! The guest ends with any thread that traps or calls `proc_exit`; one that returns, or calls
 //! `thread_exit`, ends alone.
@@ -16,20 +20,27 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, Module, RuntimeError};
+use wasmer::{FunctionEnv, Instance, Module, RuntimeError, Value};
 
-use super::env::{GuestEnv, Parts, Siblings, ThreadExit, unwind};
+use super::env::{Caller, GuestEnv, Parts, Siblings, ThreadExit, ThreadStart, unwind};
 use super::reactor;
 use super::wasi::process;
 use crate::errno::{Errno, Result};
+use crate::guest::agent::boot::GuestThreads;
 use crate::interrupt::gate::{Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
-use crate::memory::tunables::{SharedMemory, Waits};
+use crate::memory::GuestMemory;
+use crate::memory::tunables::{Expected, SharedMemory, Waited, Waits, with_memory};
 use crate::python::module::native::NativeEngine;
-use crate::python::module::shape::{ALLOC, THREAD_START};
+use crate::python::module::shape::{ALLOC, TABLE, THREAD_START};
+use crate::python::module::threads::{
+    ABSOLUTE, CLOCK_SHIFT, InterpreterLock, SPAWN, ThreadWords, VALUES_BYTES, WAKE, set_stack,
+};
 
 /// The stack for host functions; the guest's code has a stack of its own.
 const HOST_STACK_BYTES: usize = 1 << 20;
+/// The memory of a thread that runs in turn: its stack and its values.
+pub(crate) const THREAD_STACK_BYTES: u32 = 1 << 20;
 /// How long threads that aren't waiting may go on when the main one has come back.
 const A_MOMENT: Duration = Duration::from_millis(20);
 /// How long threads that are to end may take to reach the host. Then the memory is taken away.
@@ -42,13 +53,31 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(crate) struct Threads {
     engine: NativeEngine,
     module: Module,
-    memory: SharedMemory,
+    memory: ThreadMemory,
     parts: Parts,
     clocks: Arc<CpuClocks>,
     changes: AtomicU64,
     /// Threads have run since the last `take_used`.
     is_used: AtomicBool,
     run: Mutex<Run>,
+}
+
+/// The memory of the guest's instances.
+#[derive(Clone)]
+pub(crate) enum ThreadMemory {
+    /// They import it.
+    Shared(SharedMemory),
+    /// Each would have its own, and gets this one.
+    Own(Arc<GuestMemory>, ThreadWords),
+}
+
+impl ThreadMemory {
+    fn guest(&self) -> &Arc<GuestMemory> {
+        match self {
+            Self::Shared(memory) => memory.guest(),
+            Self::Own(memory, _) => memory,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -71,19 +100,26 @@ impl Threads {
     pub(crate) fn new(
         engine: &NativeEngine,
         module: &Module,
-        memory: &SharedMemory,
+        memory: ThreadMemory,
         parts: Parts,
     ) -> Arc<Self> {
         Arc::new(Self {
             engine: engine.clone(),
             module: module.clone(),
-            memory: memory.clone(),
+            memory,
             parts,
             clocks: Arc::default(),
             changes: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             run: Mutex::default(),
         })
+    }
+
+    pub(crate) fn kind(&self) -> GuestThreads {
+        match self.memory {
+            ThreadMemory::Shared(_) => GuestThreads::AtOnce,
+            ThreadMemory::Own(..) => GuestThreads::InTurn,
+        }
     }
 
     /// Begins a run that may have `most` threads at once.
@@ -129,9 +165,9 @@ impl Threads {
         &self.clocks
     }
 
-    fn serve(self: &Arc<Self>, passage: Arc<ThreadGate>, argument: u32) {
+    fn serve(self: &Arc<Self>, passage: Arc<ThreadGate>, begins: ThreadStart) {
         let clock = self.clocks.count_this_thread();
-        let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, argument)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, begins)));
         let end = match ended {
             Ok(Ok(())) => None,
             Ok(Err(error)) if ends_alone(&error) => None,
@@ -149,36 +185,66 @@ impl Threads {
     fn run_guest(
         self: &Arc<Self>,
         passage: &Arc<ThreadGate>,
-        argument: u32,
+        begins: ThreadStart,
     ) -> Result<(), RuntimeError> {
         let mut store = self.engine.store();
         let env = GuestEnv::new(Arc::clone(passage), &self.parts);
         let env = FunctionEnv::new(&mut store, env);
-        let waits: Arc<dyn Waits> = Arc::<ThreadGate>::clone(passage);
-        let memory = self.memory.in_store(&mut store, waits).map_err(unwind)?;
-        let imports =
-            reactor::served(&mut store, &self.module, &env, Some(memory)).map_err(unwind)?;
+        let (imported, own) = match &self.memory {
+            ThreadMemory::Shared(memory) => {
+                let waits: Arc<dyn Waits> = Arc::<ThreadGate>::clone(passage);
+                (Some(memory.in_store(&mut store, waits).map_err(unwind)?), None)
+            }
+            ThreadMemory::Own(memory, _) => (None, Some(Arc::clone(memory))),
+        };
+        let imports = reactor::served(&mut store, &self.module, &env, imported).map_err(unwind)?;
         // A module's start function is the guest's.
-        let instance = passage
-            .guest(|| Instance::new(&mut store, &self.module, &imports).map_err(unwind))
-            .map_err(unwind)??;
+        let (instance, _) = with_memory(own, || {
+            passage.guest(|| Instance::new(&mut store, &self.module, &imports).map_err(unwind))
+        });
+        let instance = instance.map_err(unwind)??;
         let exports = &instance.exports;
         let handler = exports.get_typed_function(&store, process::HANDLER).ok();
         let alloc = exports.get_typed_function(&store, ALLOC).ok();
-        let start = exports.get_typed_function::<(u32, u32), ()>(&store, THREAD_START);
-        let start = start.map_err(unwind)?;
-        let own = env.as_mut(&mut store);
-        own.threads = Some(Arc::new(Arc::clone(self)));
-        own.attach_memory(self.memory.guest());
-        (own.handler, own.alloc) = (handler, alloc);
-        passage.guest(|| start.call(&mut store, passage.number(), argument)).map_err(unwind)?
+        let lock = InterpreterLock::of(&instance, &store);
+        let threads = env.as_mut(&mut store);
+        threads.threads = Some(Arc::new(Arc::clone(self)));
+        threads.attach_memory(self.memory.guest());
+        (threads.handler, threads.alloc, threads.lock) = (handler, alloc, lock);
+        match begins {
+            ThreadStart::Export { argument } => {
+                let start = exports.get_typed_function::<(u32, u32), ()>(&store, THREAD_START);
+                let start = start.map_err(unwind)?;
+                passage
+                    .guest(|| start.call(&mut store, passage.number(), argument))
+                    .map_err(unwind)?
+            }
+            ThreadStart::Function { index, argument, block } => {
+                set_stack(&instance, &mut store, block + THREAD_STACK_BYTES)?;
+                let table = exports.get_table(TABLE).map_err(unwind)?;
+                let start = match table.get(&mut store, index) {
+                    Some(Value::FuncRef(Some(start))) => start.typed::<u32, u32>(&store)?,
+                    _ => return Err(RuntimeError::new("a thread begins at no function")),
+                };
+                passage.guest(|| start.call(&mut store, argument)).map_err(unwind)??;
+                // Still in this thread's turn.
+                self.give_block(block);
+                Ok(())
+            }
+        }
     }
 }
 
 impl Siblings for Arc<Threads> {
-    fn spawn(&self, argument: u32) -> Result<u32> {
+    fn spawn(&self, begins: ThreadStart) -> Result<u32> {
         let most = self.run.lock().most;
-        let Some(passage) = self.parts.gate.admit(most) else {
+        let words = match begins {
+            ThreadStart::Export { .. } => None,
+            ThreadStart::Function { block, .. } => {
+                Some(ThreadWords::beginning(block, THREAD_STACK_BYTES))
+            }
+        };
+        let Some(passage) = self.parts.gate.admit(most, words) else {
             let wanted = most as u64 + 1;
             let refused = &mut self.run.lock().refused;
             *refused = (*refused).max(Some(wanted));
@@ -191,13 +257,26 @@ impl Siblings for Arc<Threads> {
         let spawned = thread::Builder::new()
             .name(format!("hatchery-guest-{number}"))
             .stack_size(HOST_STACK_BYTES)
-            .spawn(move || threads.serve(Arc::new(passage), argument));
+            .spawn(move || threads.serve(Arc::new(passage), begins));
         match spawned {
             Ok(_) => Ok(number),
             Err(error) => {
                 tracing::warn!(%error, "the system refused a thread for a guest");
                 Err(Errno::Again)
             }
+        }
+    }
+
+    fn take_block(&self) -> Option<u32> {
+        match &self.memory {
+            ThreadMemory::Shared(_) => None,
+            ThreadMemory::Own(memory, words) => words.take_block(memory),
+        }
+    }
+
+    fn give_block(&self, block: u32) {
+        if let ThreadMemory::Own(memory, words) = &self.memory {
+            words.give_block(memory, block);
         }
     }
 
@@ -209,6 +288,95 @@ impl Siblings for Arc<Threads> {
         let count = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         self.parts.gate.wake();
         count
+    }
+}
+
+/// Serves a call of a build that was given threads.
+pub(crate) fn thread_call(
+    caller: &mut Caller<'_>,
+    at: u32,
+    call: u32,
+    operands: [u32; 2],
+) -> Result<i32, RuntimeError> {
+    let gate = Arc::clone(&caller.data().gate);
+    let [first, second] = operands;
+    gate.host(|| {
+        let env = caller.data();
+        env.count_call();
+        Ok(match call {
+            SPAWN.. => {
+                let spawned = spawn(caller, at, first, second)?;
+                spawned.map_or_else(Errno::code, |()| 0)
+            }
+            WAKE.. => gate.gate().wake_at(at, first).try_into().unwrap_or(i32::MAX),
+            _ => wait(env, at, first, call, second).map_or_else(|errno| -errno.code(), |()| 0),
+        })
+    })
+    .map_err(unwind)?
+}
+
+/// Starts a thread, as `pthread_create` does, and stores its number at `out`.
+fn spawn(
+    caller: &mut Caller<'_>,
+    out: u32,
+    index: u32,
+    argument: u32,
+) -> Result<Result<()>, RuntimeError> {
+    let (env, mut store) = caller.data_and_store_mut();
+    let Some(threads) = env.threads.clone() else { return Ok(Err(Errno::Again)) };
+    let block = match threads.take_block() {
+        Some(block) => block,
+        None => {
+            let Some(alloc) = env.alloc.clone() else { return Ok(Err(Errno::Again)) };
+            let called = env.gate.guest(|| alloc.call(&mut store, THREAD_STACK_BYTES));
+            called.map_err(unwind)??
+        }
+    };
+    // The allocator answers 0 when the guest is out of memory.
+    if block == 0 {
+        return Ok(Err(Errno::Again));
+    }
+    let values = [0; VALUES_BYTES as usize];
+    let begin = || {
+        env.guest.write(block, &values)?;
+        env.guest.write_u32(out, block)?;
+        threads.spawn(ThreadStart::Function { index, argument, block }).map(drop)
+    };
+    let begun = begin();
+    if begun.is_err() {
+        threads.give_block(block);
+    }
+    Ok(begun)
+}
+
+/// Waits while the word at `at` is as expected, as Linux' futexes do. `time` points to seconds and
+/// nanoseconds, or is 0.
+fn wait(env: &GuestEnv, at: u32, expected: u32, call: u32, time: u32) -> Result<()> {
+    let timeout = match time {
+        0 => None,
+        _ => {
+            let time: [u8; 12] = env.guest.read(time)?;
+            let (seconds, nanoseconds) = time.split_at(8);
+            let seconds = i64::from_le_bytes(seconds.try_into().expect("eight bytes"));
+            let nanoseconds = u32::from_le_bytes(nanoseconds.try_into().expect("four bytes"));
+            let seconds = Duration::from_secs(u64::try_from(seconds).map_err(|_| Errno::Invalid)?);
+            let time = seconds.saturating_add(Duration::from_nanos(nanoseconds.into()));
+            let mut wasi = env.wasi.lock();
+            let past = match call & ABSOLUTE {
+                0 => Duration::ZERO,
+                _ => {
+                    let clock = (call >> CLOCK_SHIFT) & 3;
+                    Duration::from_nanos(wasi.clock.read(clock).ok_or(Errno::Invalid)?)
+                }
+            };
+            Some(wasi.clock.sleep(time.saturating_sub(past)))
+        }
+    };
+    match env.gate.wait_for_word(at, Expected::Word(expected), timeout) {
+        Waited::Notified => Ok(()),
+        Waited::Changed => Err(Errno::Again),
+        Waited::TimeOver => Err(Errno::TimedOut),
+        Waited::Stopped => Err(Errno::Interrupted),
     }
 }
 

@@ -20,13 +20,15 @@ use wasmer::{Instance, Store, Table, TypedFunction, Value};
 use super::judge::TurnFailure;
 use crate::cause::Cause;
 use crate::error::StartError;
-use crate::guest::agent::{Word, boot};
+use crate::guest::agent::Word;
+use crate::guest::agent::boot::{self, GuestThreads};
 use crate::host::call_channel::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
 use crate::interrupt::gate::{Gate, Stopped};
 use crate::memory::{GuestMemory, faults};
 use crate::python::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
+use crate::python::module::threads;
 
 /// The offset of `tp_iternext` in a type: 28 words are before it. CPython's stable interface has
 /// fixed their order since 3.8 (`struct _typeobject` in `Include/cpython/object.h`).
@@ -171,7 +173,11 @@ impl Guest<'_> {
         match self.entry {
             Entrance::Reactor { .. } => {
                 started.map_err(TurnFailure::Trap)?;
-                self.run_source(&boot::reactor_source())
+                let threads = match threads::are_given(instance.module()) {
+                    true => GuestThreads::InTurn,
+                    false => GuestThreads::None,
+                };
+                self.run_source(&boot::reactor_source(threads))
             }
             // It stays in `os._exit`.
             Entrance::Command { .. } => match started {

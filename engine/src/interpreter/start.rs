@@ -13,12 +13,13 @@ use super::turn::{begin_gate, begin_host};
 use super::{Interpreter, START_LIMIT};
 use crate::cause::Cause;
 use crate::error::StartError;
-use crate::guest::agent::{self, boot};
+use crate::guest::agent;
+use crate::guest::agent::boot::{self, GuestThreads};
 use crate::guest::recursion;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, Parts, RunSetup, Siblings};
 use crate::host::layout::Layout;
-use crate::host::threads::Threads;
+use crate::host::threads::{ThreadMemory, Threads};
 use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
@@ -32,6 +33,7 @@ use crate::memory::GuestMemory;
 use crate::memory::faults;
 use crate::memory::tunables::{SharedMemory, with_memory};
 use crate::python::module::shape::{Shape, shared_memory};
+use crate::python::module::threads::{InterpreterLock, ThreadWords};
 use crate::python::module::throws::ThrowsLeft;
 use crate::run::program::{Deterministic, Program};
 use crate::run::transcript::{Stream, Transcript};
@@ -144,10 +146,17 @@ impl Interpreter {
         let entry = Entrance::of(Shape::of(module), &instance, &store)?;
         env.as_mut(&mut store).attach_memory(memory.shared());
         env.as_mut(&mut store).alloc = entry.alloc().cloned();
+        env.as_mut(&mut store).lock = InterpreterLock::of(&instance, &store);
         host.attach(&mut store, &instance)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
+        let own = || {
+            let words = ThreadWords::of(&instance, &mut store)?;
+            parts.gate.alternate(words);
+            Some(ThreadMemory::Own(Arc::clone(memory.shared()), words))
+        };
+        let threads = shared.map(ThreadMemory::Shared).or_else(own);
         let threads =
-            shared.map(|shared| Threads::new(&engine.inner.engine, module, &shared, parts.clone()));
+            threads.map(|memory| Threads::new(&engine.inner.engine, module, memory, parts.clone()));
         let Parts { gate, channel, control, .. } = parts;
         env.as_mut(&mut store).threads =
             threads.clone().map(|threads| Arc::new(threads) as Arc<dyn Siblings>);
@@ -185,7 +194,11 @@ impl Interpreter {
         let host = begin_host(&mut *self.host, setup)
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
-        let source = boot::command_source(self.threads.is_some()).into_bytes();
+        let threads = match &self.threads {
+            None => GuestThreads::None,
+            Some(threads) => threads.kind(),
+        };
+        let source = boot::command_source(threads).into_bytes();
         self.channel.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = begin_gate(&self.gate);
         let handle = Arc::clone(&self.gate);

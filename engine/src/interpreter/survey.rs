@@ -14,6 +14,7 @@ use crate::error::{EngineError, StartError};
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
 use crate::python::module::shape::{Shape, shared_memory};
+use crate::python::module::threads;
 use crate::python::module::writes;
 use crate::python::packages::info::{self, Inventory, PackageInfo, PackageOrigin, PythonTarget};
 use crate::run::outcome::Verdict;
@@ -170,7 +171,8 @@ impl Engine {
              is stopped by force, and a session goes back to before its turn"
                 .to_owned()
         });
-        let threads = shared_memory(module).is_none().then(|| "it has one thread".to_owned());
+        let has_threads = shared_memory(module).is_some() || threads::are_given(module);
+        let threads = (!has_threads).then(|| "it has one thread".to_owned());
         Ok(BuildInfo {
             name: self.inner.build.name().to_owned(),
             version,

@@ -16,7 +16,8 @@
 //! Each request names its run. A request for a run that has ended does nothing, so a late one never
 //! hits the next job.
 //!
-//! Between runs, the threads that a program has left are held (`gate/threads.rs`).
+//! Between runs, the threads that a program has left are held (`gate/threads.rs`). Those of some
+//! builds run one at a time (`gate/turn.rs`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -28,10 +29,13 @@ use super::raise::Raiser;
 use crate::interrupt::reason::StopReason;
 use crate::memory::GuestMemory;
 use crate::memory::tunables::{Expected, Waited};
+use crate::python::module::threads::ThreadWords;
 use threads::GuestThreads;
 pub(crate) use threads::ThreadGate;
+use turn::{MOST_TURN, ThreadTurn};
 
 mod threads;
+mod turn;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +63,8 @@ pub(crate) struct Gate {
     memory: OnceLock<Arc<GuestMemory>>,
     /// Raises interrupts, if the layout of the build's interpreter is known.
     raiser: OnceLock<Raiser>,
+    /// The words that the threads exchange, if they run one at a time.
+    words: OnceLock<ThreadWords>,
     state: Mutex<GateState>,
     /// Wakes the main thread while it waits on the host's side.
     wake: Condvar,
@@ -82,6 +88,7 @@ struct GateState {
     in_program: bool,
     others: GuestThreads,
     futexes: Futexes,
+    turn: ThreadTurn,
 }
 
 impl GateState {
@@ -129,10 +136,12 @@ impl Gate {
             in_program: false,
             others: GuestThreads::default(),
             futexes: Futexes::default(),
+            turn: ThreadTurn::default(),
         };
         Self {
             memory: OnceLock::new(),
             raiser: OnceLock::new(),
+            words: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
             settled: Condvar::new(),
@@ -162,6 +171,7 @@ impl Gate {
         state.is_over = false;
         state.interrupt = None;
         state.in_program = false;
+        self.begin_turn(&mut state);
         state.others.release();
         run
     }
@@ -171,6 +181,7 @@ impl Gate {
         state.current = None;
         state.side = Side::Host;
         state.in_program = false;
+        self.drop_turn(&mut state, MAIN);
         self.settle(&mut state, true);
         let counts = |(reason, raised): &(StopReason, Raised)| {
             reason.is_limit() || *raised == Raised::Noticed
@@ -249,6 +260,23 @@ impl Gate {
         // An interrupt that the interpreter has received, but hasn't raised, ends the wait too. The
         // interpreter raises it only when the wait is over.
         self.settle(state, false);
+        self.leave_turn(state, MAIN);
+        let woken = self.wait_without_turn(state, deadline, heeds, is_ready);
+        while !state.has_ended() && !self.take_turn(state, MAIN) {
+            if self.wake.wait_for(state, MOST_TURN).timed_out() {
+                self.ask_for_turn(state);
+            }
+        }
+        woken
+    }
+
+    fn wait_without_turn(
+        &self,
+        state: &mut MutexGuard<'_, GateState>,
+        deadline: Option<Instant>,
+        heeds: bool,
+        is_ready: impl Fn(&GateState) -> bool,
+    ) -> Woken {
         // Without a raiser the program wouldn't notice, and would take its wait for over.
         let can_raise = heeds && self.raiser.get().is_some();
         let goes_on = |state: &GateState| {

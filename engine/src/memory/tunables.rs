@@ -92,6 +92,8 @@ impl SharedMemory {
         assert!(memory.is_shared(), "host code copies what threads share");
         let (base, current_length) = (memory.base().as_ptr(), memory.len());
         let definition = Box::new(UnsafeCell::new(VMMemoryDefinition { base, current_length }));
+        let length = NonNull::new(definition.get()).expect("a box has an address");
+        memory.add_length(Length(length));
         Self { inner: Arc::new(SharedMemoryInner { memory, ty, definition }) }
     }
 
@@ -157,6 +159,22 @@ pub(crate) enum Waited {
     TimeOver,
     /// The guest was stopped, and is to be unwound.
     Stopped,
+}
+
+/// Where the compiled code of an instance reads the length of its memory. It is valid until it is
+/// removed from the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Length(NonNull<VMMemoryDefinition>);
+
+// SAFETY: the length is only used through an atomic.
+unsafe impl Send for Length {}
+
+impl Length {
+    /// Another thread may have grown the memory further in between.
+    pub(super) fn raise_to(self, len: usize) {
+        // SAFETY: valid, by the invariant of the type.
+        unsafe { set_length(self.0, |length| _ = length.fetch_max(len, Ordering::SeqCst)) };
+    }
 }
 
 /// Sets the length that compiled code reads.
@@ -275,6 +293,7 @@ impl Tunables for GuestTunables {
                 current_length: memory.len(),
             });
         }
+        memory.add_length(Length(definition));
         let adapter =
             Adapter { memory, ty: *ty, style: *style, definition, has_image, shared: None };
         Ok(VMMemory::from_custom(Box::new(adapter) as Box<dyn LinearMemory + Send + Sync>))
@@ -346,15 +365,7 @@ impl LinearMemory for Adapter {
         if self.ty.maximum.is_some_and(|maximum| wanted > u64::from(maximum.0)) {
             return Err(refused);
         }
-        let before = self.memory.grow(delta.bytes().0).map_err(|_| refused)?;
-        // Another thread may have grown it further in between.
-        // SAFETY: the location is valid while the instance lives.
-        unsafe {
-            set_length(self.definition, |len| {
-                len.fetch_max(self.memory.len(), Ordering::SeqCst);
-            });
-        }
-        Ok(pages(before))
+        Ok(pages(self.memory.grow(delta.bytes().0).map_err(|_| refused)?))
     }
 
     fn vmmemory(&self) -> NonNull<VMMemoryDefinition> {
@@ -400,6 +411,22 @@ impl LinearMemory for Adapter {
 
     fn do_notify(&mut self, at: u32, count: u32) -> u32 {
         self.shared.as_ref().map_or(0, |(_, waits)| waits.notify(at, count))
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        // A store drops its memories before its instances. That of `SharedMemory` goes with it.
+        if self.shared.is_none() {
+            self.memory.remove_length(Length(self.definition));
+        }
+    }
+}
+
+impl Drop for SharedMemoryInner {
+    fn drop(&mut self) {
+        let definition = NonNull::new(self.definition.get()).expect("a box has an address");
+        self.memory.remove_length(Length(definition));
     }
 }
 

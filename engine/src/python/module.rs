@@ -35,6 +35,7 @@ use native::{Loading, NativeEngine};
 use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
 use shape::ExportTable;
+use threads::GiveThreads;
 use throws::CountThrows;
 
 mod blocks;
@@ -48,17 +49,19 @@ pub(crate) mod native;
 mod packed;
 mod safepoints;
 pub(crate) mod shape;
+pub(crate) mod threads;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
 /// Returns a wasmer engine with our memory and Cranelift. It compiles WebAssembly exceptions, which
 /// the build needs, and counts throws. Everything that it compiles can be stopped anywhere.
 pub(crate) fn new_engine() -> NativeEngine {
-    engine_for(None)
+    engine_for(&[], None)
 }
 
-/// Returns one that compiles all functions, or these first ones alone.
-fn engine_for(first: Option<&Arc<HotFunctions>>) -> NativeEngine {
+/// Returns one that compiles all functions of `wasm`, or these first ones alone, and gives it
+/// threads.
+fn engine_for(wasm: &[u8], first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
@@ -70,6 +73,9 @@ fn engine_for(first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
     compiler.push_middleware(Arc::new(ExportTable));
+    if !wasm.is_empty() {
+        compiler.push_middleware(Arc::new(GiveThreads::to(wasm)));
+    }
     linked::configure(&mut compiler);
     let builder = EngineBuilder::new(compiler).set_features(Some(features));
     let mut engine: Engine = builder.set_target(Some(key::target())).engine().into();
@@ -183,7 +189,7 @@ fn start_early(
     first: &Arc<HotFunctions>,
     progress: &Arc<dyn ProgressSink>,
 ) -> Result<(CompiledModule, &'static LazyFunctions), ModuleError> {
-    let compiled = compile_with(&engine_for(Some(first)), wasm, progress)?;
+    let compiled = compile_with(&engine_for(wasm, Some(first)), wasm, progress)?;
     let early = linked::split_early(&compiled, first);
     let HotModule { linked, word, functions } =
         early.map_err(|problem| ModuleError::Serialize(problem.into()))?;
@@ -335,7 +341,7 @@ fn code_label(key: &str) -> String {
 #[tracing::instrument(level = "info", name = "compile_module", skip_all)]
 fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, ModuleError> {
     // An engine of its own, since engines keep what they compiled as long as they live.
-    let compiled = compile_with(&new_engine(), wasm, progress)?;
+    let compiled = compile_with(&engine_for(wasm, None), wasm, progress)?;
     linked::split(&compiled).map_err(|problem| ModuleError::Serialize(problem.into()))
 }
 

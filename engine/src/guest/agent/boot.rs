@@ -21,9 +21,9 @@ pub(super) const FILES: [(&str, &str); 19] = files! {
 
 /// Modules that run only when a program first needs them. Those of `stand_ins` stand for modules of
 /// the standard library that a build may lack.
-pub(super) const LATE_FILES: [(&str, &str); 24] = files! {
+pub(super) const LATE_FILES: [(&str, &str); 21] = files! {
     "_stdin" "_loop" "_network" "_archives" "_threads" "_hashes" "_arrays" "_integers" "_jpeg"
-    "_pytest" "_tagged" "_signals" "_switch" "_suspend" "_waits" "_processes"
+    "_pytest" "_tagged" "_signals" "_processes"
     "stand_ins/_ssl" "stand_ins/fcntl" "stand_ins/grp"
     "stand_ins/pwd" "stand_ins/readline" "stand_ins/resource" "stand_ins/syslog"
     "stand_ins/termios"
@@ -57,10 +57,19 @@ impl Word {
 /// What the call channel answers when it is asked for its position: no file is that long.
 pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 
+/// Whether programs can start threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GuestThreads {
+    None,
+    /// They run one at a time.
+    InTurn,
+    AtOnce,
+}
+
 /// Returns the source that starts the agent in a reactor build. While a program runs, the agent
 /// gives it a `__main__` of its own.
-pub(crate) fn reactor_source() -> String {
-    let (attach, parts) = (include_str!("boot/reactor.py"), parts(false));
+pub(crate) fn reactor_source(threads: GuestThreads) -> String {
+    let (attach, parts) = (include_str!("boot/reactor.py"), parts(threads));
     format!("{BOOT}{attach}_attach({parts})\ndel _boot, _attach\n")
 }
 
@@ -71,20 +80,22 @@ pub(crate) fn command_program() -> String {
 }
 
 /// Returns the source that starts the agent in a command build.
-pub(crate) fn command_source(has_threads: bool) -> String {
+pub(crate) fn command_source(threads: GuestThreads) -> String {
     let enter = include_str!("boot/command.py");
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
-    let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(has_threads));
+    let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(threads));
     format!("{BOOT}{enter}_enter(({words},), {frame}, {parts})\n")
 }
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,
-/// workspace, and files.
-fn parts(has_threads: bool) -> String {
-    let has_threads = if has_threads { "True" } else { "False" };
+/// whether those run one at a time, workspace, and files.
+fn parts(threads: GuestThreads) -> String {
+    let python = |holds| if holds { "True" } else { "False" };
+    let has_threads = python(threads != GuestThreads::None);
+    let takes_turns = python(threads == GuestThreads::InTurn);
     let listed = |files: &[(&str, &str)]| -> String {
         files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
     };
     let (files, late_files) = (listed(&FILES), listed(&LATE_FILES));
-    format!("{has_threads}, {WORKSPACE:?}, ({files}), ({late_files})")
+    format!("{has_threads}, {takes_turns}, {WORKSPACE:?}, ({files}), ({late_files})")
 }

@@ -11,8 +11,10 @@ use crate::errno::Errno;
 use crate::guest::agent::AgentFrame;
 use crate::host::calls;
 use crate::host::env::{Caller, GuestEnv, HostResult, unwind};
+use crate::host::threads::thread_call;
 use crate::host::wasi::bytes::Buffer;
 use crate::memory::GuestMemory;
+use crate::python::module::threads::LEAST_THREAD_CALL;
 
 /// What `host.call` returns when the frame is refused or a pointer is bad.
 const FAULT: i32 = -2;
@@ -31,7 +33,7 @@ pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Functi
 /// `host.call(ptr, len, out_ptr_ptr, out_len_ptr) -> 0 | -2`.
 ///
 /// The answer is written to memory from the guest's own allocator. Its address and length are
-/// stored through the two out pointers.
+/// stored through the two out pointers. Calls of threads are no frames.
 fn host_call(
     mut caller: Caller<'_>,
     pointer: u32,
@@ -39,9 +41,20 @@ fn host_call(
     out_pointer: u32,
     out_length: u32,
 ) -> HostResult {
+    if length >= LEAST_THREAD_CALL {
+        return thread_call(&mut caller, pointer, length, [out_pointer, out_length]);
+    }
     let gate = Arc::clone(&caller.data().gate);
+    // Another thread may end a wait of this call, for which it needs the interpreter's lock.
+    let lock = caller.data().lock.clone().filter(|_| gate.gate().others() > 0);
+    let state = lock.as_ref().map(|lock| lock.release(&mut caller)).transpose()?;
     let served = gate
         .host(|| serve(&mut caller, Buffer { at: pointer, len: length }, out_pointer, out_length));
+    if served.is_ok()
+        && let Some((lock, state)) = lock.zip(state)
+    {
+        lock.take(&mut caller, state)?;
+    }
     match served {
         Ok(Ok(())) => Ok(DONE),
         Ok(Err(Refusal::Fault)) => Ok(FAULT),

@@ -9,7 +9,7 @@ use wasmer::{AsStoreMut, Function, FunctionEnv, RuntimeError, Store};
 use super::Wasi;
 use super::process::{self, Effect, futex_end};
 use crate::errno::{Errno, Result};
-use crate::host::env::{Caller, GuestEnv, GuestExit, HostResult, ThreadExit, unwind};
+use crate::host::env::{Caller, GuestEnv, GuestExit, HostResult, ThreadExit, ThreadStart, unwind};
 use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::Woken;
@@ -333,7 +333,9 @@ fn thread_spawn(caller: Caller<'_>, argument: u32) -> HostResult {
     let env = caller.data();
     let spawned = env.gate.host(|| {
         env.count_call();
-        env.threads.as_ref().map_or(Err(Errno::Again), |threads| threads.spawn(argument))
+        env.threads
+            .as_ref()
+            .map_or(Err(Errno::Again), |threads| threads.spawn(ThreadStart::Export { argument }))
     });
     match spawned {
         Ok(Ok(number)) => Ok(number.cast_signed()),

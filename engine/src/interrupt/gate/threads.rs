@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, MutexGuard};
 
+use super::turn::MOST_TURN;
 use super::{Gate, GateState, Side, Stopped, Woken, deadline};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
 use crate::memory::tunables::{Expected, Waited, Waits};
+use crate::python::module::threads::OwnWords;
 
 /// The other threads, as the gate knows them.
 #[derive(Debug, Default)]
@@ -74,7 +76,13 @@ impl Gate {
 
     /// Lets another thread in, unless there are `most` or the run has ended. The thread has left
     /// when what this returns is dropped.
-    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<ThreadGate> {
+    ///
+    /// `words` are its own, if the threads run one at a time.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        most: usize,
+        words: Option<OwnWords>,
+    ) -> Option<ThreadGate> {
         let mut state = self.state.lock();
         let has_ended = state.has_ended();
         let others = &mut state.others;
@@ -85,6 +93,9 @@ impl Gate {
         let number = (MAIN + 1..).find(|number| !is_taken(number))?;
         let wake = Arc::new(Condvar::new());
         others.threads.push((number, Arc::clone(&wake)));
+        if let Some(words) = words {
+            self.add_words(&mut state, number, words);
+        }
         let own = Some(GuestThread { number, wake, in_guest: AtomicBool::new(false) });
         Some(ThreadGate { gate: Arc::clone(self), own })
     }
@@ -95,6 +106,7 @@ impl Gate {
     /// A thread that was joined still has to leave, so those that aren't waiting get `a_moment`.
     pub(crate) fn hold_others(&self, a_moment: Duration, patience: Duration) -> bool {
         let mut state = self.state.lock();
+        self.drop_turn(&mut state, MAIN);
         state.others.is_awaited = true;
         self.wait_for_others(&mut state, a_moment, GuestThreads::are_all_blocked);
         state.others.is_held = true;
@@ -107,6 +119,7 @@ impl Gate {
     /// away after `patience`. Returns whether all have left; one that hasn't hangs in the host.
     pub(crate) fn end_others(&self, patience: Duration, longest: Duration) -> bool {
         let mut state = self.state.lock();
+        self.drop_turn(&mut state, MAIN);
         state.others.ends = true;
         state.others.wake_all();
         let have_left = |others: &GuestThreads| others.threads.is_empty();
@@ -265,6 +278,7 @@ impl Drop for ThreadGate {
         own.move_to(&mut state, Side::Host);
         state.futexes.end(own.number);
         state.others.threads.retain(|(number, _)| *number != own.number);
+        self.gate.end_turns_of(&mut state, own.number);
         self.gate.settled.notify_all();
         // A thread that waited for another one may now be alone.
         self.gate.wake_all(&state);
@@ -285,14 +299,26 @@ impl GuestThread {
     /// Moves to the guest's side, when the threads aren't held any more.
     fn enter(&self, gate: &Gate) -> Result<(), Stopped> {
         let mut state = gate.state.lock();
-        while state.others.is_held && !state.must_end() {
-            self.block(gate, &mut state, None);
-        }
+        self.wait_for_turn(gate, &mut state);
         if state.must_end() {
             return Err(Stopped);
         }
         self.move_to(&mut state, Side::Guest);
         Ok(())
+    }
+
+    /// Waits until the threads aren't held, and for the turn if they run one at a time.
+    fn wait_for_turn(&self, gate: &Gate, state: &mut MutexGuard<'_, GateState>) {
+        while !state.must_end() {
+            if state.others.is_held {
+                gate.drop_turn(state, self.number);
+                self.block(gate, state, None);
+            } else if gate.take_turn(state, self.number) {
+                break;
+            } else if self.block(gate, state, Some(Instant::now() + MOST_TURN)) {
+                gate.ask_for_turn(state);
+            }
+        }
     }
 
     fn leave(&self, gate: &Gate) {
@@ -310,6 +336,19 @@ impl GuestThread {
 
     /// Waits until `is_ready` holds or the deadline is over, and the threads aren't held.
     fn wait_until(
+        &self,
+        gate: &Gate,
+        state: &mut MutexGuard<'_, GateState>,
+        deadline: Option<Instant>,
+        is_ready: impl Fn(&GateState) -> bool,
+    ) -> Woken {
+        gate.leave_turn(state, self.number);
+        let woken = self.wait_without_turn(gate, state, deadline, is_ready);
+        self.wait_for_turn(gate, state);
+        woken
+    }
+
+    fn wait_without_turn(
         &self,
         gate: &Gate,
         state: &mut MutexGuard<'_, GateState>,

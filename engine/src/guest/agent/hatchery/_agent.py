@@ -23,7 +23,6 @@ from hatchery._describe import describe_value, report_by, text_of
 from hatchery._frames import back_of, get_frame
 from hatchery._host import bridge
 from hatchery._display import Displays
-from hatchery._locks import drop_threads, finish_threads
 from hatchery._image import fill_holes, prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, put_back, reopen_streams
 from hatchery._streams import run_exit_functions
@@ -207,8 +206,6 @@ class Agent:
                     has_value, value = self._execute_with(given, source, code, filename)
                 if bridge.loop is not None:
                     bridge.catch_up()
-                if not moment & REHEARSE:
-                    finish_threads(moment & LAST)
             except BaseException:
                 # CPython before 3.14 loops endlessly where it finds no memory to handle this in.
                 self._reserve = None
@@ -230,8 +227,6 @@ class Agent:
         except BaseException as error:
             self._reserve, buffers = None, ()
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
-            if is_interrupted:
-                drop_threads()
             reply = {"kind": "raised", **describe_exception(error, cap)}
             if is_process and sys.__dict__.get("excepthook") is not self._excepthook:
                 hooked = error

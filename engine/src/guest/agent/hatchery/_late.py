@@ -17,7 +17,6 @@ ADAPTED = {
     LOOPS: "hatchery._loop",
     "socket": "hatchery._network",
     "tarfile": "hatchery._archives",
-    **dict.fromkeys(("threading", "queue", "concurrent.futures._base", "concurrent.futures.thread"), "hatchery._switch"),
     "tqdm.std": "hatchery._threads",
     "matplotlib": "hatchery._threads",
     "PIL.JpegImagePlugin": "hatchery._jpeg",

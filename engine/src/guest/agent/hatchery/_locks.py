@@ -1,115 +1,68 @@
-"""Waits without threads: where a lock or a queue would have to wait, other threads run.
+"""Waits in a single thread: timed waits sleep, and waits that nobody can end are refused.
 
-Most builds have no threads, and their C library ends the interpreter where a lock would have to
-wait. So the types of locks and queues get other methods, which apply to all instances. Acquiring a
-free lock costs one more call than before. Waits and threads are in `_switch.py`, which is imported
-when they are first needed. A build with threads keeps its own.
+Some builds have no threads, and their C library ends the interpreter where a lock would have to
+wait. In others, a program whose only thread waits would wait until its time limit. So the types of
+locks and queues get other methods, which apply to all instances. Acquiring a free lock costs one
+more call than before. They get their own methods back when a program starts its first thread. A
+build whose threads run at the same time keeps its own.
 """
 
+import functools
 import sys
-from time import monotonic
-from time import sleep as pause
 
 import hatchery
 
-DEADLOCK = "deadlock: the sandbox has no other thread that could {}"
+DEADLOCK = "deadlock: the program has one thread, so no other thread can {}"
+NO_THREADS = (
+    "can't start new thread: the sandbox has one thread; use asyncio for concurrent waits, and"
+    " several jobs for parallel computation"
+)
 
 
-def lock_methods(take, is_locked, new_lock):
-    """Returns `acquire` and `__enter__` of locks, which use the type's own methods."""
+def lock_methods(take, is_locked, new_lock, sleep):
+    """Returns `acquire` and `__enter__` of locks, which use the type's own methods and `sleep`."""
 
     def acquire(self, blocking=True, timeout=-1):
-        if timeout != -1:
-            if not is_locked(self):
-                return take(self, blocking, timeout)
-            # A free lock refuses invalid timeouts.
-            take(new_lock(), blocking, timeout)
-        elif take(self, False):
-            return True
-        elif not blocking:
-            return False
-        wait("release the lock", lambda: not is_locked(self), None if timeout == -1 else timeout)
+        if timeout == -1:
+            if take(self, False):
+                return True
+            if not blocking:
+                return False
+            raise RuntimeError(DEADLOCK.format("release the lock"))
+        if not is_locked(self):
+            return take(self, blocking, timeout)
+        # A free lock refuses invalid timeouts.
+        take(new_lock(), blocking, timeout)
+        sleep(timeout)
         return take(self, False)
 
     def __enter__(self):
-        return take(self, False) or acquire(self)
+        if take(self, False):
+            return True
+        raise RuntimeError(DEADLOCK.format("release the lock"))
 
     return acquire, __enter__
 
 
-def queue_method(take, is_empty):
+def queue_method(take, is_empty, sleep):
     """Returns `get` of simple queues."""
 
     def get(self, block=True, timeout=None):
-        if block and is_empty(self):
-            if timeout is not None and timeout < 0:
-                raise ValueError("'timeout' must be a non-negative number")
-            wait("put something into the queue", lambda: not is_empty(self), timeout)
-            block = False
-        return take(self, block, timeout)
+        if not block or not is_empty(self):
+            return take(self, block, timeout)
+        if timeout is None:
+            raise RuntimeError(DEADLOCK.format("put something into the queue"))
+        if timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        sleep(timeout)
+        return take(self, False)
 
     return get
 
 
-def wait(name, is_ready, timeout):
-    """Runs other threads until this one is ready, or the time is over."""
-    from hatchery import _switch
-
-    if timeout == 0:
-        return False
-    return _switch.wait(name, is_ready, timeout)
-
-
-# Whether threads share this stack.
-is_installed = False
-
-
-def sleep(*seconds):
-    later(*seconds)
-
-
-# What `sleep` does: it lets other threads run once there are any.
-later = pause
-
-
-def has_threads():
-    """Whether there may be threads that run, or wait on one stack."""
-    return hatchery._has_threads or later is not pause
-
-
-def finish_threads(is_last):
-    """Waits for the threads on this stack, or after a turn until each waits for another."""
-    if later is not pause and is_last and "threading" in sys.modules:
-        try:
-            sys.modules["threading"]._shutdown()
-        except RuntimeError:
-            drop_threads()  # they wait for each other, which is said once
-            raise
-    elif later is not pause:
-        from hatchery import _switch
-
-        _switch.settle()
-
-
-def drop_threads():
-    """Ends the threads on this stack, after an interrupt."""
-    if later is not pause:
-        from hatchery import _switch
-
-        for task in list(_switch.queue):
-            task.drop()
-
-
-def start_new_thread(*args):
-    from hatchery import _switch
-
-    return _switch.start_new_thread(*args)
-
-
-def start_joinable_thread(*args, **options):
-    from hatchery import _switch
-
-    return _switch.start_joinable_thread(*args, **options)
+def start_thread(*args, **kwargs):
+    """Replaces the functions that start threads."""
+    raise RuntimeError(NO_THREADS)
 
 
 def replace(kind, methods):
@@ -130,27 +83,41 @@ def put(kind, attributes):
     getattr(sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", None))()
 
 
+def first_start(start, waits):
+    """Returns a function that starts threads, and ends the time of a single one before."""
+
+    @functools.wraps(start)
+    def started(*args, **kwargs):
+        while waits:
+            put(*waits.pop())
+        return start(*args, **kwargs)
+
+    return started
+
+
 def install():
     """Replaces the methods that would wait forever."""
-    global is_installed
     import _queue
     import _thread
     import time
 
-    lock = _thread.LockType
-    acquire, enter = lock_methods(lock.acquire, lock.locked, _thread.allocate_lock)
+    lock, queue = _thread.LockType, _queue.SimpleQueue
+    kept = ("acquire", "acquire_lock", "__enter__"), ("get",)
+    kinds = zip((lock, queue), kept)
+    waits = [(kind, {name: kind.__dict__[name] for name in names}) for kind, names in kinds]
+    acquire, enter = lock_methods(lock.acquire, lock.locked, _thread.allocate_lock, time.sleep)
     replace(lock, [(acquire, ("acquire", "acquire_lock")), (enter, ("__enter__",))])
-    queue = _queue.SimpleQueue
-    replace(queue, [(queue_method(queue.get, queue.empty), ("get",))])
-    time.sleep, sleep.__module__ = sleep, "time"
+    replace(queue, [(queue_method(queue.get, queue.empty, time.sleep), ("get",))])
     # `threading`, which is imported later, takes them from here.
-    _thread.start_new_thread = _thread.start_new = start_new_thread
-    _thread.start_joinable_thread = start_joinable_thread
-    is_installed = True
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        if not hatchery._takes_turns:
+            setattr(_thread, name, start_thread)
+        elif hasattr(_thread, name):
+            setattr(_thread, name, first_start(getattr(_thread, name), waits))
 
 
-if sys.platform == "wasi" and not hatchery._has_threads:
+if sys.platform == "wasi" and (hatchery._takes_turns or not hatchery._has_threads):
     try:
         install()
-    except (AttributeError, ImportError, ValueError):
+    except (AttributeError, ImportError, KeyError, ValueError):
         pass  # another kind of build, which waits in its own way

@@ -16,7 +16,6 @@ import sys
 import hatchery
 from asyncio import base_events, events, tasks
 from hatchery._host import bridge
-from hatchery._locks import has_threads
 
 # The most steps of the loop between a session's turns, if tasks always have more to do.
 MOST_STEPS = 1000
@@ -25,24 +24,10 @@ MOST_STEPS = 1000
 class HostSelector:
     """Waits where other event loops wait for sockets."""
 
-    def __init__(self, is_ready):
-        self._is_ready = is_ready
-
     def select(self, timeout=None):
-        if has_threads() and not hatchery._has_threads:
-            from hatchery import _switch
-
-            # On one stack, threads run only while others wait.
-            if timeout != 0 or _switch.current is _switch.main:
-                _switch.give_way(0)
-                _switch.wait("run the event loop", self._is_ready, timeout, self._wait)
-                timeout = 0
-        self._wait(timeout)
-        return ()
-
-    def _wait(self, timeout):
         if timeout is None or timeout > 0 or bridge.awaited:
             bridge.dispatch(bridge.wait(timeout))
+        return ()
 
 
 class HostLoop(base_events.BaseEventLoop):
@@ -52,7 +37,7 @@ class HostLoop(base_events.BaseEventLoop):
 
     def __init__(self, selector=None):
         super().__init__()
-        self._selector = HostSelector(self.is_ready)
+        self._selector = HostSelector()
         self._handled = set()
 
     def _process_events(self, event_list):
@@ -71,12 +56,6 @@ class HostLoop(base_events.BaseEventLoop):
             # Stopping it first makes it do one step.
             self.stop()
             self.run_forever()
-
-    def is_ready(self):
-        """Whether there is something to do; in a thread that shares its stack, it waits until then."""
-        if bridge.awaited:
-            bridge.dispatch(bridge.wait(0))
-        return self._is_due() or self._stopping
 
     def _is_due(self):
         timers = self._scheduled

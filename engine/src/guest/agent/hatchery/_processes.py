@@ -1,11 +1,13 @@
-"""`multiprocessing` and `ProcessPoolExecutor` in one interpreter: each process is a thread on its stack.
+"""`multiprocessing` and `ProcessPoolExecutor` in one interpreter: each process is a thread.
 
-What passes between processes is pickled, as it would be. A process has a copy of the program's global
-variables; the other modules are common to all.
+What passes between processes is pickled, as it would be. The program's functions see a copy of its global
+variables in a process; methods of its classes, and other modules, are common to all.
 """
 
 import array
 import copy
+import importlib
+import itertools
 import os
 import pickle
 import queue
@@ -16,8 +18,8 @@ import types
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from hatchery import _locks, _switch, _system
-from hatchery._suspend import call, replaces, value_of, waits
+import hatchery
+from hatchery import _system
 
 INHERITED = "{} objects should only be shared between processes through inheritance"
 # What all processes share: a program hardly writes to them.
@@ -27,19 +29,41 @@ SHARED = weakref.WeakValueDictionary()
 handing = 0
 
 
-class Space:
-    """The global variables of a process, while it doesn't run, and the process."""
+class Here(threading.local):
+    """The process of this thread, its number and its copies of global variables."""
 
-    def __init__(self, process):
-        self.process = process
-        self.names = dict(sys.modules["__main__"].__dict__)
-        memo = {}
-        for name, value in self.names.items():
-            if not isinstance(value, COMMON) and not name.startswith("__"):
-                try:
-                    self.names[name] = copy.deepcopy(value, memo)
-                except Exception:
-                    pass  # a lock, for example
+    process, number, names = None, 0, None
+
+
+here = Here()
+numbers = itertools.count(1)
+
+
+def enter(process, number):
+    """Makes this thread a process."""
+    here.process, here.number = process, number
+    names, memo = sys.modules["__main__"].__dict__, {}
+    here.names = dict(names)
+    for name, value in names.items():
+        if isinstance(value, types.FunctionType):
+            here.names[name] = at_home(value)
+        elif not isinstance(value, COMMON) and not name.startswith("__"):
+            try:
+                here.names[name] = copy.deepcopy(value, memo)
+            except Exception:
+                pass  # a lock, for example
+    threading.current_thread().name = process.name
+
+
+def at_home(function):
+    """Returns a function of the program that sees the variables of this process."""
+    if here.names is None or getattr(function, "__globals__", None) is not sys.modules["__main__"].__dict__:
+        return function
+    version = types.FunctionType(
+        function.__code__, here.names, function.__name__, function.__defaults__, function.__closure__
+    )
+    version.__kwdefaults__, version.__dict__ = function.__kwdefaults__, function.__dict__
+    return version
 
 
 class Shared:
@@ -100,16 +124,6 @@ class Queue(Shared, queue.Queue):
     join_thread = cancel_join_thread = close
 
 
-@replaces(__name__, "Queue.put")
-def put(self, obj, block=True, timeout=None):
-    yield from call(queue.Queue.put, self, pickle.dumps(obj), block, timeout)
-
-
-@replaces(__name__, "Queue.get")
-def get(self, block=True, timeout=None):
-    return pickle.loads((yield from call(queue.Queue.get, self, block, timeout)))
-
-
 class Connection(Shared):
     """An end of a pipe."""
 
@@ -131,7 +145,8 @@ class Connection(Shared):
     send_bytes, recv_bytes = send, recv
 
     def poll(self, timeout=0.0):
-        return _switch.wait("Connection.poll", lambda: not self._inbox.empty(), timeout)
+        with self._inbox.not_empty:
+            return self._inbox.not_empty.wait_for(self._inbox._qsize, timeout) > 0
 
     def close(self):
         self.closed = True
@@ -141,9 +156,6 @@ class Connection(Shared):
 
     def __exit__(self, *error):
         self.close()
-
-
-waits(__name__, "Connection.recv", "send something", lambda end, me: end.closed or not end._inbox.empty())
 
 
 def new_pipe(duplex=True):
@@ -253,23 +265,47 @@ class Popen:
         own = {name: handed(value) for name, value in vars(process).items() if name[:1] != "_"}
         vars(child).update(own)
         child._target, child._args, child._kwargs = handed((process._target, process._args, process._kwargs))
-        self._task = _switch.start(run_process, (child, self), {}, process.daemon)
-        self.pid = self.sentinel = os.getpid() + _switch.number(self._task)
+        number = next(numbers)
+        self.pid = self.sentinel = os.getpid() + number
         child._popen = None
         child._config = {**process._config, "pid": self.pid}
+        # It joins the children at the end of the program, unless they are daemons.
+        importlib.import_module("multiprocessing.util")
+        self._thread = threading.Thread(target=self._run, args=(child, number), daemon=True)
+        self._thread.start()
+
+    def _run(self, child, number):
+        code = 1
+        enter(child, number)
+        child._target = at_home(child._target)
+        try:
+            child.run()
+            code = 0
+        except SystemExit as error:
+            code = error.code
+            if code is None:
+                code = 0
+            elif not isinstance(code, int):
+                sys.stderr.write(f"{code}\n")
+                code = 1
+        except BaseException:
+            sys.stderr.write(f"Process {child.name}:\n")
+            traceback.print_exc()
+        finally:
+            if self.returncode is None:
+                self.returncode = code
 
     def poll(self, flag=0):
-        if self.returncode is None:
-            _switch.give_way()
         return self.returncode
 
     def wait(self, timeout=None):
-        _switch.wait("Process.join", lambda: self.returncode is not None, timeout)
+        if self.returncode is None:
+            self._thread.join(timeout)
         return self.returncode
 
     def terminate(self, code=-15):
-        if self.returncode is None and self._task in _switch.queue:
-            self._task.drop()
+        # A thread can't be ended from outside: it goes on, and nobody waits for it.
+        if self.returncode is None:
             self.returncode = code
 
     def kill(self):
@@ -277,39 +313,6 @@ class Popen:
 
     def close(self):
         pass
-
-
-def run_process(child, popen):
-    raise NotImplementedError  # it is suspended
-
-
-@replaces(__name__, "run_process")
-def running_process(child, popen):
-    code = 1
-    _switch.current.move(Space(child))
-    try:
-        value_of((yield from call(child.run)))
-        code = 0
-    except SystemExit as error:
-        code = error.code
-        if code is None:
-            code = 0
-        elif not isinstance(code, int):
-            sys.stderr.write(f"{code}\n")
-            code = 1
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        sys.stderr.write(f"Process {child.name}:\n")
-        traceback.print_exc()
-    finally:
-        popen.returncode = code
-
-
-@replaces("multiprocessing.process", "BaseProcess.run")
-def run_target(self):
-    if self._target:
-        return (yield from call(self._target, *self._args, **self._kwargs))
 
 
 def parcel(function, args, options):
@@ -327,26 +330,20 @@ def opened(given):
 
 
 def isolated(given):
-    raise NotImplementedError  # it is suspended
-
-
-@replaces(__name__, "isolated")
-def isolated_call(given):
     function, args, options = opened(given)
-    result = value_of((yield from call(function, *args, **options)))
-    return opened(pickle.dumps(result))
+    return opened(pickle.dumps(at_home(function)(*args, **options)))
 
 
 def begin(kind, initializer, args):
     """Makes the thread of a pool a process."""
     from multiprocessing import process
 
-    worker = process.BaseProcess()
-    worker._config = {**worker._config, "daemon": True, "pid": os.getpid() + _switch.number(_switch.current)}
+    worker, number = process.BaseProcess(), next(numbers)
+    worker._config = {**worker._config, "daemon": True, "pid": os.getpid() + number}
     worker._name = f"{kind}-{worker._identity[-1]}"
-    _switch.current.move(Space(worker))
+    enter(worker, number)
     if initializer is not None:
-        initializer(*args)
+        at_home(initializer)(*args)
 
 
 class ProcessPoolExecutor(ThreadPoolExecutor):
@@ -446,9 +443,11 @@ class Result:
     def __init__(self, futures, join, callback, error_callback):
         self._futures, self._join = futures, join
         self._callbacks = callback, error_callback
-        self._left = len(futures)
+        self._left, self._ended = len(futures), threading.Event()
         for future in futures:
             future.add_done_callback(self._note)
+        if not futures:
+            self._ended.set()
         if not futures and callback is not None:
             callback([])
 
@@ -457,6 +456,8 @@ class Result:
         callback = self._callbacks[self._failed() is not None] if not self._left else None
         if callback is not None:
             callback(self._failed() or self._results())
+        if not self._left:
+            self._ended.set()
 
     def _failed(self):
         errors = (None if one.cancelled() else one.exception() for one in self._futures)
@@ -466,8 +467,6 @@ class Result:
         return self._join([future.result() for future in self._futures])
 
     def ready(self):
-        if self._left:
-            _switch.give_way()
         return not self._left
 
     def successful(self):
@@ -476,7 +475,7 @@ class Result:
         return self._failed() is None
 
     def wait(self, timeout=None):
-        _switch.wait("AsyncResult.wait", lambda: not self._left, timeout)
+        self._ended.wait(timeout)
 
     def get(self, timeout=None):
         self.wait(timeout)
@@ -487,10 +486,6 @@ class Result:
         if self._failed() is not None:
             raise self._failed()
         return self._results()
-
-
-waits(__name__, "Result.get", "end the call", lambda result, me: not result._left)
-waits(__name__, "Result.wait", "end the call", lambda result, me: not result._left)
 
 
 class Results:
@@ -526,8 +521,12 @@ MAKERS = {
 
 
 def adapt(module):
-    if not _locks.is_installed:
+    if not hatchery._has_threads:
         return _system.adapt(module)
+    if hasattr(module, "current_process"):
+        main, getpid = module.current_process, os.getpid
+        module.current_process = lambda: here.process or main()
+        os.getpid = lambda: getpid() + here.number
     for owner, makers in MAKERS.items():
         owner = getattr(module, owner, None) if owner else module
         for name, maker in makers.items():

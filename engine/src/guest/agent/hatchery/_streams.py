@@ -8,7 +8,6 @@ import sys
 import types
 
 import hatchery
-from hatchery import _locks
 
 
 # The streams opened here, by name.
@@ -118,19 +117,17 @@ def flush(stream):
 
 def run_exit_functions():
     # As a process does at its end: it waits for its threads, except for daemons.
-    threading = sys.modules.get("threading") if _locks.has_threads() else None
+    threading = sys.modules.get("threading") if hatchery._has_threads else None
     if threading is not None:
-        run_functions(threading._shutdown, says_why=not hatchery._has_threads)
+        run_functions(threading._shutdown)
     run_functions(atexit._run_exitfuncs)
 
 
-def run_functions(run, says_why=False):
+def run_functions(run):
     try:
         run()
-    except BaseException as error:
-        # Otherwise CPython has printed it.
-        if says_why:
-            print(f"Exception ignored at the end of threads: {error}", file=sys.stderr)
+    except BaseException:
+        pass  # CPython has printed it
 
 
 class LoggingEnd:

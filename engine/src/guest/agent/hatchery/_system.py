@@ -93,7 +93,6 @@ def sleeper(plain):
     def sleep(*seconds):
         return rest(plain, *seconds)
 
-    # A plain function of this name, by which threads know it (`_suspend.py`).
     sleep.__doc__, sleep.__module__, sleep.__qualname__ = plain.__doc__, "time", "sleep"
     return sleep
 

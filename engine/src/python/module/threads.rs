@@ -1,0 +1,419 @@
+//! Threads for a build whose C library knows of one.
+//!
+//! Such a library is musl without atomic instructions: it refuses to start threads, and traps where
+//! one would have to wait. Its locks and conditions are whole otherwise. So three of its functions,
+//! and those by which CPython tells threads apart, are replaced by calls of the host. There, each
+//! thread has an instance and a stack of its own, and one of them runs at a time
+//! (`host/threads.rs`).
+//!
+//! The library keeps what belongs to a thread at fixed addresses. The host exchanges those words
+//! when another thread goes on ([`ThreadWords`]).
+//!
+//! All functions are found by name. A build without them is compiled unchanged.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
+use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
+use wasmer::{AsStoreMut, Instance, Module, RuntimeError, Store, TypedFunction, Value};
+use wasmer_types::{
+    ExportIndex, FunctionIndex, FunctionType, GlobalIndex, GlobalInit, GlobalType, ImportIndex,
+    LocalFunctionIndex, ModuleInfo, Mutability, TableIndex, Type,
+};
+use wasmparser::{KnownCustom, Name, Parser, Payload};
+
+use super::imports::{HOST, HOST_CALL};
+use super::shape::TABLE;
+use crate::memory::GuestMemory;
+
+/// Calls of `host.call` whose length is at least this are none of frames; no frame is that long.
+pub(crate) const LEAST_THREAD_CALL: u32 = 0xffff_ff00;
+/// Waits for a word. The lowest bits are [`ABSOLUTE`] and the clock, from [`CLOCK_SHIFT`] on.
+pub(crate) const WAIT: u32 = 0xffff_ff40;
+/// Wakes threads that wait for a word.
+pub(crate) const WAKE: u32 = 0xffff_ff80;
+/// Starts a thread.
+pub(crate) const SPAWN: u32 = 0xffff_ffc0;
+
+/// The time of a wait is one of the clock, not a duration: wasi-libc's `WASILIBC_FUTEX_ABSTIME`.
+pub(crate) const ABSOLUTE: u32 = 2;
+pub(crate) const CLOCK_SHIFT: u32 = 2;
+const CLOCKS: u32 = 3;
+
+/// `(at, expected, clock, time, flags)`: the result is 0, or an error number below zero.
+const FUTEX_WAIT: &str = "__wasilibc_futex_wait";
+/// `(at, most, flags)`: the number of threads that were woken.
+const FUTEX_WAKE: &str = "__wasilibc_futex_wake";
+/// `(out, attributes, start, argument)`: an error number.
+const CREATE: &str = "__pthread_create";
+const IDENTIFIERS: [&str; 2] = ["PyThread_get_thread_ident_ex", "PyThread_get_thread_ident"];
+/// It loads from the description of the thread, at [`VALUES`].
+const GET_VALUE: &str = "__pthread_getspecific";
+/// Each loads its result from one word.
+const LOCKED_STATE: &str = "PyThreadState_GetUnchecked";
+const OWN_STATE: &str = "PyGILState_GetThisThreadState";
+
+/// Offsets in musl's `struct pthread` (`src/internal/pthread_impl.h`), in bytes: the thread's
+/// number, the top of its stack and its size, its result, and the array of its values.
+const NUMBER: u32 = 20;
+const STACK: u32 = 48;
+const STACK_SIZE: u32 = 52;
+const RESULT: u32 = 60;
+const VALUES: u32 = 68;
+/// The length of that array in bytes: 128 pointers.
+pub(crate) const VALUES_BYTES: u32 = 512;
+
+/// Releases the interpreter's lock, and takes it again.
+const RELEASE: &str = "PyEval_SaveThread";
+const TAKE: &str = "PyEval_RestoreThread";
+
+/// The exports of the stack pointer, and of the addresses in [`ThreadWords`].
+const STACK_POINTER: &str = "hatchery_stack_pointer";
+const THREAD: &str = "hatchery_thread";
+const OWN: &str = "hatchery_own_state";
+const LOCKED: &str = "hatchery_locked_state";
+
+/// The addresses of words that belong to the thread that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ThreadWords {
+    /// musl's description of it.
+    thread: u32,
+    /// CPython's state of it.
+    own_state: u32,
+    /// CPython's state of the thread that holds the interpreter's lock.
+    locked_state: u32,
+}
+
+/// What the words of one thread contain: number, stack, its size, values, CPython's state.
+pub(crate) type OwnWords = [u32; 5];
+
+impl ThreadWords {
+    /// Returns those of an instance whose module was given threads.
+    pub(crate) fn of(instance: &Instance, store: &mut Store) -> Option<Self> {
+        let mut address = |name| match instance.exports.get_global(name).ok()?.get(store) {
+            Value::I32(address) => Some(address.cast_unsigned()),
+            _ => None,
+        };
+        let (thread, own_state) = (address(THREAD)?, address(OWN)?);
+        Some(Self { thread, own_state, locked_state: address(LOCKED)? })
+    }
+
+    fn own(self) -> [u32; 5] {
+        let of_thread = [NUMBER, STACK, STACK_SIZE, VALUES].map(|offset| self.thread + offset);
+        let [number, stack, size, values] = of_thread;
+        [number, stack, size, values, self.own_state]
+    }
+
+    /// Reads the words of the thread that runs.
+    pub(crate) fn read(self, memory: &GuestMemory) -> Option<OwnWords> {
+        let mut words = OwnWords::default();
+        for (word, at) in words.iter_mut().zip(self.own()) {
+            *word = load(memory, at)?;
+        }
+        Some(words)
+    }
+
+    /// Makes another thread the one that runs.
+    pub(crate) fn write(self, memory: &GuestMemory, words: OwnWords) {
+        for (word, at) in words.into_iter().zip(self.own()) {
+            store(memory, at, word);
+        }
+    }
+
+    /// Returns the words of a thread that begins on this block of memory: its values are at the
+    /// lower end, its stack grows down from the upper one.
+    pub(crate) fn beginning(block: u32, bytes: u32) -> OwnWords {
+        [block, block + bytes, bytes - VALUES_BYTES, block, 0]
+    }
+
+    /// Takes a block of memory that a thread has left. The list of them is the guest's, so that it
+    /// is restored with its memory: it begins in the first thread's result, which nobody asks for.
+    pub(crate) fn take_block(self, memory: &GuestMemory) -> Option<u32> {
+        let block = load(memory, self.thread + RESULT).filter(|block| *block != 0)?;
+        store(memory, self.thread + RESULT, load(memory, block)?);
+        Some(block)
+    }
+
+    /// Puts a block into that list.
+    pub(crate) fn give_block(self, memory: &GuestMemory, block: u32) {
+        if let Some(next) = load(memory, self.thread + RESULT) {
+            store(memory, block, next);
+            store(memory, self.thread + RESULT, block);
+        }
+    }
+
+    /// Returns CPython's state of the thread that holds the interpreter's lock.
+    pub(crate) fn locked_state(self, memory: &GuestMemory) -> Option<u32> {
+        load(memory, self.locked_state).filter(|state| *state != 0)
+    }
+
+    /// Finds them in WebAssembly that has the functions which are replaced.
+    fn find(wasm: &[u8]) -> Option<Self> {
+        let (mut names, mut bodies, mut imported) = (HashMap::new(), Vec::new(), 0);
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload.ok()? {
+                Payload::ImportSection(imports) => {
+                    let functions = imports.into_imports().filter(|import| {
+                        import
+                            .as_ref()
+                            .is_ok_and(|one| matches!(one.ty, wasmparser::TypeRef::Func(_)))
+                    });
+                    imported = functions.count();
+                }
+                Payload::CodeSectionEntry(body) => bodies.push(body),
+                Payload::CustomSection(section) => {
+                    let KnownCustom::Name(section) = section.as_known() else { continue };
+                    for name in section {
+                        let Ok(Name::Function(functions)) = name else { continue };
+                        for function in functions {
+                            let function = function.ok()?;
+                            if [GET_VALUE, LOCKED_STATE, OWN_STATE].contains(&function.name) {
+                                names.insert(function.name, function.index as usize);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        // The addresses and offsets from which a function loads words, in order.
+        let loads = |name: &str| -> Option<Vec<(u32, u32)>> {
+            let body = bodies.get(names.get(name)?.checked_sub(imported)?)?;
+            let (mut loads, mut constant) = (Vec::new(), None);
+            for operator in body.get_operators_reader().ok()? {
+                match operator.ok()? {
+                    wasmparser::Operator::I32Const { value } => {
+                        constant = Some(value.cast_unsigned())
+                    }
+                    wasmparser::Operator::I32Load { memarg } => {
+                        loads.extend(constant.take().zip(memarg.offset.try_into().ok()));
+                    }
+                    _ => constant = None,
+                }
+            }
+            Some(loads)
+        };
+        let word = |name| match *loads(name)? {
+            [(base, offset)] => base.checked_add(offset),
+            _ => None,
+        };
+        let values = loads(GET_VALUE)?;
+        let (_, thread) = values.iter().find(|(base, _)| *base == VALUES)?;
+        // No word's address overflows.
+        thread.checked_add(VALUES)?;
+        let (own_state, locked_state) = (word(OWN_STATE)?, word(LOCKED_STATE)?);
+        Some(Self { thread: *thread, own_state, locked_state })
+    }
+}
+
+fn load(memory: &GuestMemory, at: u32) -> Option<u32> {
+    memory.with_word(at, |word| word.load(Ordering::SeqCst))
+}
+
+fn store(memory: &GuestMemory, at: u32, value: u32) {
+    memory.with_word(at, |word| word.store(value, Ordering::SeqCst));
+}
+
+/// Gives threads to the modules that an engine compiles, if they are `wasm`.
+#[derive(Debug)]
+pub(super) struct GiveThreads {
+    words: Option<ThreadWords>,
+    changed: parking_lot::Mutex<Vec<(LocalFunctionIndex, Change)>>,
+}
+
+/// What a function does from now on.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Wait {
+        host: FunctionIndex,
+    },
+    Wake {
+        host: FunctionIndex,
+    },
+    Spawn {
+        host: FunctionIndex,
+    },
+    /// Returns the number at this address, unless it is 0: then the thread is the first one.
+    Identify {
+        number: u32,
+        is_wide: bool,
+    },
+}
+
+impl GiveThreads {
+    pub(super) fn to(wasm: &[u8]) -> Self {
+        Self { words: ThreadWords::find(wasm), changed: parking_lot::Mutex::default() }
+    }
+
+    /// Changes the description of a module that lacks threads. Returns the functions that change
+    /// with it; `None` if the module is of another kind.
+    fn describe(&self, info: &mut ModuleInfo) -> Option<Vec<(LocalFunctionIndex, Change)>> {
+        let words = self.words?;
+        let shares_memory = info.memories.values().any(|memory| memory.shared);
+        if shares_memory || info.tables.is_empty() || info.globals.is_empty() {
+            return None;
+        }
+        let host = info.imports.iter().find_map(|(key, import)| match import {
+            ImportIndex::Function(index) if (&*key.module, &*key.field) == (HOST, HOST_CALL) => {
+                Some(*index)
+            }
+            _ => None,
+        })?;
+        let named = |name: &str, parameters: &[Type], results: &[Type]| {
+            let wanted = FunctionType::new(parameters, results);
+            let mut named = info.function_names.iter().filter(|(_, known)| *known == name);
+            let found = named.find(|(index, _)| info.signatures[info.functions[**index]] == wanted);
+            found.map(|(index, _)| *index)
+        };
+        let find = |name: &str, parameters: &[Type], result: Type| {
+            info.local_func_index(named(name, parameters, &[result])?)
+        };
+        let mut changes = vec![
+            (find(FUTEX_WAIT, &[Type::I32; 5], Type::I32)?, Change::Wait { host }),
+            (find(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, Change::Wake { host }),
+            (find(CREATE, &[Type::I32; 4], Type::I32)?, Change::Spawn { host }),
+        ];
+        let [number, ..] = words.own();
+        for name in IDENTIFIERS {
+            let wide = find(name, &[], Type::I64).map(|index| (index, true));
+            let (index, is_wide) = wide.or_else(|| Some((find(name, &[], Type::I32)?, false)))?;
+            changes.push((index, Change::Identify { number, is_wide }));
+        }
+        let release = named(RELEASE, &[], &[Type::I32])?;
+        let take = named(TAKE, &[Type::I32], &[])?;
+        let mut exports = vec![
+            (RELEASE, ExportIndex::Function(release)),
+            (TAKE, ExportIndex::Function(take)),
+            (TABLE, ExportIndex::Table(TableIndex::from_u32(0))),
+            // The first global is the stack pointer: clang and `wasm-ld` make it so.
+            (STACK_POINTER, ExportIndex::Global(GlobalIndex::from_u32(0))),
+        ];
+        let ThreadWords { thread, own_state, locked_state } = words;
+        for (name, address) in [(THREAD, thread), (OWN, own_state), (LOCKED, locked_state)] {
+            let global = info.globals.push(GlobalType::new(Type::I32, Mutability::Const));
+            info.global_initializers.push(GlobalInit::I32Const(address.cast_signed()));
+            exports.push((name, ExportIndex::Global(global)));
+        }
+        info.exports.extend(exports.into_iter().map(|(name, index)| (name.to_owned(), index)));
+        Some(changes)
+    }
+}
+
+impl ModuleMiddleware for GiveThreads {
+    fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
+        let changes = self.describe(info).unwrap_or_default();
+        *self.changed.lock() = changes;
+        Ok(())
+    }
+
+    fn generate_function_middleware<'a>(
+        &self,
+        function: LocalFunctionIndex,
+    ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
+        let changed = self.changed.lock();
+        let change = changed.iter().find(|(index, _)| *index == function);
+        Box::new(Beginning(change.map(|(_, change)| *change)))
+    }
+}
+
+/// What remains to be inserted at a function's beginning.
+#[derive(Debug)]
+struct Beginning(Option<Change>);
+
+impl<'a> FunctionMiddleware<'a> for Beginning {
+    fn feed(
+        &mut self,
+        operator: Operator<'a>,
+        state: &mut MiddlewareReaderState<'a>,
+    ) -> Result<(), MiddlewareError> {
+        let get = |local_index| Operator::LocalGet { local_index };
+        let value = |value: u32| Operator::I32Const { value: value.cast_signed() };
+        let call = |host: FunctionIndex| Operator::Call { function_index: host.as_u32() };
+        match self.0.take() {
+            None => {}
+            Some(Change::Wait { host }) => state.extend([
+                get(0),
+                value(WAIT),
+                get(2),
+                value(CLOCKS),
+                Operator::I32And,
+                value(CLOCK_SHIFT),
+                Operator::I32Shl,
+                Operator::I32Or,
+                get(4),
+                value(ABSOLUTE),
+                Operator::I32And,
+                Operator::I32Or,
+                get(1),
+                get(3),
+                call(host),
+                Operator::Return,
+            ]),
+            Some(Change::Wake { host }) => {
+                state.extend([get(0), value(WAKE), get(1), value(0), call(host), Operator::Return]);
+            }
+            Some(Change::Spawn { host }) => {
+                state.extend([get(0), value(SPAWN), get(2), get(3), call(host), Operator::Return]);
+            }
+            Some(Change::Identify { number, is_wide }) => {
+                let memarg =
+                    MemArg { align: 2, max_align: 2, offset: u64::from(number), memory: 0 };
+                let load = [value(0), Operator::I32Load { memarg }];
+                state.extend(load.clone());
+                state.push_operator(Operator::If { blockty: BlockType::Empty });
+                state.extend(load);
+                state.extend(is_wide.then_some(Operator::I64ExtendI32U));
+                state.extend([Operator::Return, Operator::End]);
+            }
+        }
+        state.push_operator(operator);
+        Ok(())
+    }
+}
+
+/// Returns whether a module was given threads.
+pub(crate) fn are_given(module: &Module) -> bool {
+    module.exports().any(|export| export.name() == STACK_POINTER)
+}
+
+/// Releases the interpreter's lock around waits of the host, for functions that keep it while they
+/// call the host.
+#[derive(Debug, Clone)]
+pub(crate) struct InterpreterLock {
+    release: TypedFunction<(), u32>,
+    take: TypedFunction<u32, ()>,
+}
+
+impl InterpreterLock {
+    /// Returns that of an instance whose module was given threads.
+    pub(crate) fn of(instance: &Instance, store: &Store) -> Option<Self> {
+        let release = instance.exports.get_typed_function(store, RELEASE).ok()?;
+        let take = instance.exports.get_typed_function(store, TAKE).ok()?;
+        Some(Self { release, take })
+    }
+
+    /// Releases it, on the guest's side. Returns the state of the thread, which takes it again.
+    pub(crate) fn release(&self, store: &mut impl AsStoreMut) -> Result<u32, RuntimeError> {
+        self.release.call(store)
+    }
+
+    /// Takes it again, on the guest's side.
+    pub(crate) fn take(&self, store: &mut impl AsStoreMut, state: u32) -> Result<(), RuntimeError> {
+        self.take.call(store, state)
+    }
+}
+
+/// Sets the stack of an instance, which grows down from `top`.
+///
+/// # Errors
+/// The module wasn't given threads.
+pub(crate) fn set_stack(
+    instance: &Instance,
+    store: &mut Store,
+    top: u32,
+) -> Result<(), RuntimeError> {
+    let pointer = instance.exports.get_global(STACK_POINTER);
+    let pointer = pointer.map_err(|error| RuntimeError::user(Box::new(error)))?;
+    pointer.set(store, Value::I32(top.cast_signed()))
+}
