@@ -28,7 +28,7 @@ LIMITS = """\
 ## Differences from other systems
 
 - There are no sockets, no signals but a program's own, and no shared libraries can be loaded.
-  [Threads and processes](guide/limits.md#threads-processes-and-the-network) share one stack.
+  One [thread](guide/builds.md#threads) runs at a time, and processes are threads.
 - Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's indices have 32 bits.
   Its default integers have 64.
 - The devices are `/dev/null`, `/dev/zero`, `/dev/random`, `/dev/urandom`, `/dev/stdin`,

@@ -44,7 +44,7 @@ mod sessions;
 mod table;
 /// Asyncio tasks that live from job to job.
 mod tasks;
-/// Threads on one stack.
+/// Threads of the default build.
 mod threads;
 
 mod support;

@@ -1,12 +1,14 @@
-//! Threads on one stack, with the programs that also the agent's own tests run.
+//! Threads of the default build, which run one at a time.
 
-use hatchery::Job;
+use std::time::Duration;
+
+use hatchery::{Job, LimitKind, Limits};
 use serde_json::json;
 
-use crate::support::{exception, run, value, with_pool};
+use crate::support::{run, value, with_pool};
 
 /// What the programs print is below them; it is what CPython prints with threads.
-const PROGRAMS: &str = include_str!("../../engine/src/guest/agent/test_threads.txt");
+const PROGRAMS: &str = include_str!("threads.txt");
 
 #[test]
 fn programs_print_what_they_print_with_threads() {
@@ -19,55 +21,89 @@ fn programs_print_what_they_print_with_threads() {
     }
 }
 
+/// A lock is released, a variable set or a queue filled while another thread computes.
 #[test]
-fn a_wait_in_c_code_that_needs_a_thread_below_is_refused() {
-    let outcome = run("import queue, threading\n\
-                       q, said = queue.Queue(), []\n\
+fn threads_run_while_others_compute() {
+    let outcome = run("import threading, time\n\
+                       is_set = False\n\
                        def f():\n\
-                       \x20try: sorted('ab', key=lambda c: q.get())\n\
-                       \x20except RuntimeError as error: said.append(str(error))\n\
+                       \x20global is_set\n\
+                       \x20time.sleep(0.01)\n\
+                       \x20is_set = True\n\
                        threading.Thread(target=f).start()\n\
-                       said");
-    let said = value(&outcome)[0].to_string();
-    assert!(said.contains("the sandbox has one stack") && said.contains("builds.md"), "{said}");
+                       while not is_set: pass\n\
+                       sorted('ba', key=lambda c: (time.sleep(0.01), c))");
+    assert_eq!(value(&outcome), json!(["a", "b"]));
 }
 
 #[test]
-fn a_thread_waits_between_turns_and_each_fork_has_its_own() {
+fn each_thread_has_a_stack_of_its_own() {
+    let source = "import json, threading\n\
+                  said = []\n\
+                  def deep(n):\n\
+                  \x20return 0 if n == 0 else 1 + deep(n - 1)\n\
+                  def f():\n\
+                  \x20said.append(deep(900))\n\
+                  \x20try: json.loads('[' * 100_000)\n\
+                  \x20except RecursionError: said.append('RecursionError')\n\
+                  threads = [threading.Thread(target=f) for _ in range(3)]\n\
+                  for thread in threads: thread.start()\n\
+                  for thread in threads: thread.join()\n\
+                  sorted(map(str, said))";
+    let error = "RecursionError";
+    assert_eq!(value(&run(source)), json!(["900", "900", "900", error, error, error]));
+}
+
+#[test]
+fn more_threads_than_the_limit_are_refused() {
+    let job = Job::code(
+        "import threading, time\n\
+         gate = threading.Event()\n\
+         try:\n\
+         \x20for count in range(9): threading.Thread(target=gate.wait).start()\n\
+         except RuntimeError as error: said = count, str(error)\n\
+         gate.set()\n\
+         said",
+    );
+    let limits = Limits { threads: 3, ..Limits::default() };
+    with_pool(|pool| async move {
+        let outcome = pool.run(job.limits(limits)).await.unwrap();
+        assert_eq!(value(&outcome), json!([3, "can't start new thread"]));
+        assert_eq!(outcome.limits_met[0].limit, LimitKind::Threads);
+    });
+}
+
+/// A session with a thread that waits stays on its worker, and goes on there.
+#[test]
+fn a_thread_waits_between_turns() {
     with_pool(|pool| async {
         let session = pool.session("waiting threads").await.unwrap();
-        let begin = "import queue, threading\nq, said = queue.Queue(), []\n\
-                     def f():\n while True: said.append(q.get())\n\
-                     threading.Thread(target=f).start()";
+        let begin = "import queue, threading\nq, said = queue.Queue(), queue.Queue()\n\
+                     def f():\n while (one := q.get()) is not None: said.put(one)\n\
+                     thread = threading.Thread(target=f)\nthread.start()";
         session.run(Job::code(begin)).await.unwrap();
-        let fork = session.fork("waiting threads, too").await.unwrap();
-        let outcome = session.run(Job::code("q.put(1)\nsaid")).await.unwrap();
-        assert_eq!(value(&outcome), json!([1]));
-        assert_eq!(value(&fork.run(Job::code("said")).await.unwrap()), json!([]));
+        let outcome = session.run(Job::code("q.put(1)\nsaid.get()")).await.unwrap();
+        assert_eq!(value(&outcome), json!(1));
+        session.run(Job::code("q.put(None)\nthread.join()")).await.unwrap();
+        let fork = session.fork("after its threads").await.unwrap();
+        assert_eq!(value(&fork.run(Job::code("said.qsize()")).await.unwrap()), json!(0));
         session.close();
         fork.close();
     });
 }
 
 #[test]
-fn an_interrupt_ends_threads() {
-    with_pool(|pool| async {
-        let session = pool.session("interrupted threads").await.unwrap();
-        for body in
-            ["while True: pass", "while True: time.sleep(0.001)", "sum(1 for _ in iter(int, 1))"]
-        {
-            let source = format!(
-                "import threading, time\ndef f():\n print('begun')\n {body}\n\
-                 threading.Thread(target=f).start()"
-            );
-            let mut ticket = session.submit(Job::code(&source)).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
-            ticket.interrupt();
-            let outcome = ticket.outcome().await;
-            assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt", "{body}");
-            let outcome = session.run(Job::code("threading.active_count()")).await.unwrap();
-            assert_eq!(value(&outcome), json!(1), "{body}");
-        }
-        session.close();
-    });
+fn a_time_limit_ends_threads() {
+    for wait in ["while True: pass", "while True: time.sleep(0.001)", "threading.Event().wait()"] {
+        let source = format!(
+            "import threading, time\ndef f():\n {wait}\n\
+             thread = threading.Thread(target=f)\nthread.start()\nthread.join()"
+        );
+        let limits = Limits { wall_time: Duration::from_millis(300), ..Limits::default() };
+        with_pool(|pool| async move {
+            let outcome = pool.run(Job::code(&source).limits(limits)).await.unwrap();
+            assert!(outcome.is_timeout(), "{source}: {outcome:?}");
+            assert_eq!(value(&pool.run(Job::code("6 * 7")).await.unwrap()), json!(42));
+        });
+    }
 }

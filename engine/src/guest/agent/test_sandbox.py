@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import types
 import unittest
 from unittest import mock
@@ -31,21 +30,17 @@ class Lock:
 class SandboxTest(unittest.TestCase):
     def setUp(self):
         self.slept = []
-        pause = lambda seconds: (self.slept.append(seconds), time.sleep(seconds))
-        patched = mock.patch.object(_locks, "pause", pause)
-        patched.start()
-        self.addCleanup(patched.stop)
 
     def test_locks_sleep_or_refuse_where_they_would_wait(self):
         is_locked = lambda lock: lock.is_taken
-        acquire, enter = _locks.lock_methods(Lock.take, is_locked, Lock)
+        acquire, enter = _locks.lock_methods(Lock.take, is_locked, Lock, self.slept.append)
         self.assertTrue(acquire(Lock()) and acquire(Lock(), timeout=5) and enter(Lock()))
         self.assertFalse(acquire(Lock(True), False))
-        self.assertFalse(acquire(Lock(True), timeout=0.01))
+        self.assertFalse(acquire(Lock(True), timeout=0.5))
         self.assertFalse(acquire(Lock(True), True, 0))
-        self.assertEqual(len(self.slept), 1)
+        self.assertEqual(self.slept, [0.5, 0])
         for wait in (acquire, enter):
-            with self.assertRaisesRegex(RuntimeError, "deadlock: .* no other thread"):
+            with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
                 wait(Lock(True))
         for is_taken in (False, True):
             for arguments in ((True, -3), (False, 5)):
@@ -53,8 +48,9 @@ class SandboxTest(unittest.TestCase):
                     acquire(Lock(is_taken), *arguments)
         # A finaliser, for example, can release it meanwhile.
         lock = Lock(True)
-        with mock.patch.object(_locks, "pause", lambda seconds: setattr(lock, "is_taken", False)):
-            self.assertTrue(acquire(lock, timeout=1))
+        sleep = lambda seconds: setattr(lock, "is_taken", False)
+        acquire, _ = _locks.lock_methods(Lock.take, is_locked, Lock, sleep)
+        self.assertTrue(acquire(lock, timeout=1))
 
     def test_queues_sleep_or_refuse_where_they_would_wait(self):
         def take(queue, block=True, timeout=None):
@@ -63,17 +59,33 @@ class SandboxTest(unittest.TestCase):
             assert queue or not block
             return queue.pop(0)
 
-        get = _locks.queue_method(take, lambda queue: not queue)
+        get = _locks.queue_method(take, lambda queue: not queue, self.slept.append)
         self.assertEqual((get([1]), get([2], timeout=5), get([3], False)), (1, 2, 3))
-        for arguments in ((False,), (True, 0.01)):
+        for arguments in ((False,), (True, 0.5)):
             with self.assertRaises(IndexError):
                 get([], *arguments)
-        self.assertEqual(len(self.slept), 1)
-        with self.assertRaisesRegex(RuntimeError, "deadlock: .* no other thread"):
+        self.assertEqual(self.slept, [0.5])
+        with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
             get([])
         for queue in ([], [1]):
             with self.assertRaises(ValueError):
                 get(queue, timeout=-1)
+
+    def test_no_thread_is_started_where_none_can_run(self):
+        with self.assertRaisesRegex(RuntimeError, "can't start new thread: .* asyncio"):
+            _locks.start_thread(print, ())
+
+    def test_the_first_thread_ends_the_waits_of_a_single_one(self):
+        class Kind:
+            wait = "of one thread"
+
+        order = []
+        replaced = lambda kind, names: order.append((kind, names))
+        with mock.patch.object(_locks, "put", replaced):
+            start = _locks.first_start(lambda *args: order.append(args), [(Kind, {"wait": "usual"})])
+            start(print)
+            start(len)
+        self.assertEqual(order, [(Kind, {"wait": "usual"}), (print,), (len,)])
 
     def test_sockets_and_addresses_are_refused(self):
         source = """

@@ -130,3 +130,68 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::interrupt::gate::{ThreadGate, Woken};
+    use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+
+    fn alternating() -> (Arc<Gate>, Arc<GuestMemory>, ThreadWords) {
+        let (gate, memory) = (Gate::new(), Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap()));
+        let words = ThreadWords::at(1024, 516, 512);
+        gate.guard(Arc::clone(&memory));
+        gate.alternate(words);
+        (Arc::new(gate), memory, words)
+    }
+
+    fn begin(
+        gate: &Arc<Gate>,
+        number: u32,
+        run: impl FnOnce(&ThreadGate) + Send + 'static,
+    ) -> thread::JoinHandle<()> {
+        let passage = gate.admit(9, Some([number; 5])).unwrap();
+        thread::spawn(move || passage.guest(|| run(&passage)).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_thread_runs_while_another_waits_and_has_its_own_words() {
+        let (gate, memory, words) = alternating();
+        gate.begin();
+        let has_run = Arc::new(AtomicBool::new(false));
+        let (ran, seen) = (Arc::clone(&has_run), Arc::clone(&memory));
+        let main = words.read(&memory);
+        let other = begin(&gate, 77, move |passage| {
+            assert_eq!(words.read(&seen), Some([77; 5]));
+            ran.store(true, Ordering::SeqCst);
+            passage.gate().wake();
+        });
+        assert!(!has_run.load(Ordering::SeqCst), "the main thread has the turn");
+        assert_eq!(gate.wait(None, || has_run.load(Ordering::SeqCst)), Woken::Ready);
+        assert_eq!(words.read(&memory), main);
+        other.join().unwrap();
+        assert_eq!(gate.others(), 0);
+        gate.end();
+    }
+
+    #[test]
+    fn a_thread_that_waits_with_the_interpreters_lock_keeps_its_turn() {
+        let (gate, memory, words) = alternating();
+        gate.begin();
+        memory.with_word(512, |state| state.store(9, Ordering::SeqCst));
+        let has_run = Arc::new(AtomicBool::new(false));
+        let ran = Arc::clone(&has_run);
+        let other = begin(&gate, 77, move |_| ran.store(true, Ordering::SeqCst));
+        assert_eq!(gate.wait(Some(4 * MOST_TURN), || false), Woken::TimeOver);
+        assert!(!has_run.load(Ordering::SeqCst));
+        // Its run is over.
+        assert!(words.read(&memory).is_some());
+        gate.end();
+        other.join().unwrap();
+        assert!(has_run.load(Ordering::SeqCst));
+    }
+}

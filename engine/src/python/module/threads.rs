@@ -99,6 +99,11 @@ impl ThreadWords {
         Some(Self { thread, own_state, locked_state: address(LOCKED)? })
     }
 
+    #[cfg(test)]
+    pub(crate) fn at(thread: u32, own_state: u32, locked_state: u32) -> Self {
+        Self { thread, own_state, locked_state }
+    }
+
     fn own(self) -> [u32; 5] {
         let of_thread = [NUMBER, STACK, STACK_SIZE, VALUES].map(|offset| self.thread + offset);
         let [number, stack, size, values] = of_thread;
@@ -416,4 +421,109 @@ pub(crate) fn set_stack(
     let pointer = instance.exports.get_global(STACK_POINTER);
     let pointer = pointer.map_err(|error| RuntimeError::user(Box::new(error)))?;
     pointer.set(store, Value::I32(top.cast_signed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{Function, FunctionEnv, FunctionEnvMut, TypedFunction, imports};
+
+    use super::*;
+    use crate::memory::WASM_PAGE_BYTES;
+    use crate::memory::tunables::{InstanceMemory, with_memory};
+    use crate::python::module::engine_for;
+
+    /// The C library and the interpreter of a build, as far as they are looked at.
+    const BUILD: &str = r#"(module
+        (import "host" "call" (func $host (param i32 i32 i32 i32) (result i32)))
+        (memory 1) (table 1 funcref) (global $stack (mut i32) (i32.const 4096))
+        (func $__wasilibc_futex_wait (export "wait") (param i32 i32 i32 i32 i32) (result i32)
+            unreachable)
+        (func $__wasilibc_futex_wake (param i32 i32 i32) (result i32) (i32.const 0))
+        (func $__pthread_create (export "create") (param i32 i32 i32 i32) (result i32)
+            (i32.const 58))
+        (func $__pthread_getspecific (param i32) (result i32)
+            (i32.load (i32.add (i32.load offset=1024 (i32.const 68))
+                               (i32.shl (local.get 0) (i32.const 2)))))
+        (func $PyThread_get_thread_ident_ex (export "wide") (result i64) (i64.const 1024))
+        (func $PyThread_get_thread_ident (export "narrow") (result i32) (i32.const 1024))
+        (func $PyThreadState_GetUnchecked (result i32) (i32.load offset=512 (i32.const 0)))
+        (func $PyGILState_GetThisThreadState (result i32) (i32.load offset=516 (i32.const 0)))
+        (func $PyEval_SaveThread (result i32) (i32.const 0))
+        (func $PyEval_RestoreThread (param i32)))"#;
+
+    type Calls = FunctionEnv<Vec<[u32; 4]>>;
+
+    fn instance(text: &str) -> (Store, Instance, InstanceMemory, Calls) {
+        let wasm = wat::parse_str(text).unwrap();
+        let engine = engine_for(&wasm, None);
+        let mut store = engine.store();
+        let calls = FunctionEnv::new(&mut store, Vec::new());
+        let call =
+            |mut calls: FunctionEnvMut<'_, Vec<[u32; 4]>>, a: u32, b: u32, c: u32, d: u32| {
+                calls.data_mut().push([a, b, c, d]);
+                7
+            };
+        let call = Function::new_typed_with_env(&mut store, &calls, call);
+        let imports = imports! { "host" => { "call" => call } };
+        let module = engine.module(text);
+        let (instance, memory) =
+            with_memory(None, || Instance::new(&mut store, &module, &imports).unwrap());
+        (store, instance, memory.unwrap(), calls)
+    }
+
+    #[test]
+    fn a_build_with_one_thread_calls_the_host_for_others() {
+        let (mut store, instance, _memory, calls) = instance(BUILD);
+        assert!(are_given(instance.module()));
+        let words = ThreadWords::of(&instance, &mut store).unwrap();
+        assert_eq!(words, ThreadWords::at(1024, 516, 512));
+        let exports = &instance.exports;
+        let wait: TypedFunction<(u32, u32, u32, u32, u32), i32> =
+            exports.get_typed_function(&store, "wait").unwrap();
+        assert_eq!(wait.call(&mut store, 16, 5, 1, 32, ABSOLUTE).unwrap(), 7);
+        let create: TypedFunction<(u32, u32, u32, u32), i32> =
+            exports.get_typed_function(&store, "create").unwrap();
+        assert_eq!(create.call(&mut store, 16, 0, 3, 4).unwrap(), 7);
+        let flags = ABSOLUTE | 1 << CLOCK_SHIFT;
+        assert_eq!(calls.as_ref(&store)[..], [[16, WAIT | flags, 5, 32], [16, SPAWN, 3, 4]]);
+    }
+
+    #[test]
+    fn a_thread_is_known_by_its_number() {
+        let (mut store, instance, memory, _) = instance(BUILD);
+        let wide: TypedFunction<(), u64> =
+            instance.exports.get_typed_function(&store, "wide").unwrap();
+        let narrow: TypedFunction<(), u32> =
+            instance.exports.get_typed_function(&store, "narrow").unwrap();
+        for (number, known) in [(0, 1024), (4096, 4096)] {
+            super::store(memory.shared(), 1024 + NUMBER, number);
+            assert_eq!(wide.call(&mut store).unwrap(), u64::from(known));
+            assert_eq!(narrow.call(&mut store).unwrap(), known);
+        }
+    }
+
+    #[test]
+    fn another_build_is_left_as_it_is() {
+        for (from, to) in [
+            ("$__pthread_create", "$pthread_create"),
+            ("$PyEval_SaveThread (result i32) (i32.const 0)", "$PyEval_SaveThread"),
+            ("(i32.load offset=516 (i32.const 0))", "(i32.const 516)"),
+        ] {
+            let (mut store, instance, ..) = instance(&BUILD.replace(from, to));
+            assert!(!are_given(instance.module()), "{to}");
+            assert_eq!(ThreadWords::of(&instance, &mut store), None, "{to}");
+        }
+    }
+
+    #[test]
+    fn memory_of_ended_threads_is_used_again() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        let words = ThreadWords::at(1024, 516, 512);
+        assert_eq!(words.take_block(&memory), None);
+        words.give_block(&memory, 4096);
+        words.give_block(&memory, 8192);
+        assert_eq!(words.take_block(&memory), Some(8192));
+        assert_eq!(words.take_block(&memory), Some(4096));
+        assert_eq!(words.take_block(&memory), None);
+    }
 }
