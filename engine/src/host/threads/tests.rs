@@ -67,7 +67,7 @@ impl Guest {
         let mut env = GuestEnv::new(Arc::clone(&passage), &parts);
         let memory = Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap().shared());
         let shared = SharedMemory::new(Arc::clone(&memory), shared_memory(&module).unwrap());
-        let threads = Threads::new(&engine, &module, &shared, parts);
+        let threads = Threads::new(&engine, &module, ThreadMemory::Shared(shared.clone()), parts);
         env.attach_memory(&memory);
         env.threads = Some(Arc::new(Arc::clone(&threads)));
         let env = FunctionEnv::new(&mut store, env);

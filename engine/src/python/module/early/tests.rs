@@ -91,7 +91,7 @@ struct Running {
 
 impl Running {
     fn new() -> Self {
-        let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(None));
+        let (wasm, engine) = (wat::parse_str(MODULE).unwrap(), engine_for(&[], None));
         let first = Arc::new(HotFunctions::parse(FIRST).unwrap());
         let (early, rest) = start_early(&engine, &wasm, &first, &silent()).unwrap();
         let mut store = engine.store();
@@ -215,7 +215,7 @@ fn an_early_start_leaves_the_whole_module_to_the_next_one() {
     let read = || Ok(wat::parse_str(MODULE).unwrap().into());
     let load = |starts_early| {
         let source = Source { hash: NOTHING_FIRST, read: &read, pinned: None, starts_early };
-        load_or_compile(&engine_for(None), &cache, &source, &silent()).unwrap()
+        load_or_compile(&engine_for(&[], None), &cache, &source, &silent()).unwrap()
     };
     let early = load(true);
     assert!(early.is_early());
