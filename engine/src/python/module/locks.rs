@@ -29,12 +29,12 @@ const POSIX_LOCKS: &str = "posixIoFinderImpl";
 #[derive(Debug, Default)]
 pub(super) struct GrantLocks {
     /// The functions of the module being compiled that get a new beginning.
-    changed: Mutex<Vec<(LocalFunctionIndex, Change)>>,
+    changed: Mutex<Vec<(LocalFunctionIndex, LockChange)>>,
 }
 
 /// The new beginning of a function.
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum LockChange {
     GrantLock,
     /// It returns what this function returns.
     Become(FunctionIndex),
@@ -44,11 +44,12 @@ impl ModuleMiddleware for GrantLocks {
     fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
         let mut changed = Vec::new();
         if let Some(fcntl) = find(info, FCNTL, &[Type::I32; 3]) {
-            changed.extend(info.local_func_index(fcntl).map(|fcntl| (fcntl, Change::GrantLock)));
+            changed
+                .extend(info.local_func_index(fcntl).map(|fcntl| (fcntl, LockChange::GrantLock)));
             let folder = find(info, FOLDER_LOCKS, &[Type::I32; 2]);
             let folder = folder.and_then(|function| info.local_func_index(function));
             let posix = find(info, POSIX_LOCKS, &[Type::I32; 2]);
-            changed.extend(folder.zip(posix.map(Change::Become)));
+            changed.extend(folder.zip(posix.map(LockChange::Become)));
         }
         *self.changed.lock() = changed;
         Ok(())
@@ -74,7 +75,7 @@ fn find(info: &ModuleInfo, name: &str, parameters: &[Type]) -> Option<FunctionIn
 
 /// What remains to be inserted at a function's beginning.
 #[derive(Debug)]
-struct Beginning(Option<Change>);
+struct Beginning(Option<LockChange>);
 
 impl<'a> FunctionMiddleware<'a> for Beginning {
     fn feed(
@@ -85,7 +86,7 @@ impl<'a> FunctionMiddleware<'a> for Beginning {
         let at = |max_align| MemArg { align: max_align, max_align, offset: 0, memory: 0 };
         match self.0.take() {
             None => {}
-            Some(Change::GrantLock) => state.extend([
+            Some(LockChange::GrantLock) => state.extend([
                 Operator::LocalGet { local_index: 1 },
                 Operator::I32Const { value: GET_LOCK },
                 Operator::I32Sub,
@@ -105,7 +106,7 @@ impl<'a> FunctionMiddleware<'a> for Beginning {
                 Operator::Return,
                 Operator::End,
             ]),
-            Some(Change::Become(function)) => state.extend([
+            Some(LockChange::Become(function)) => state.extend([
                 Operator::LocalGet { local_index: 0 },
                 Operator::LocalGet { local_index: 1 },
                 Operator::Call { function_index: function.as_u32() },
