@@ -26,7 +26,8 @@ use super::env::{Caller, GuestEnv, Parts, Siblings, ThreadExit, ThreadStart, unw
 use super::reactor;
 use super::wasi::process;
 use crate::errno::{Errno, Result};
-use crate::guest::agent::boot::GuestThreads;
+use crate::guest::agent::boot::ThreadSupport;
+use crate::interrupt::gate::words::{ThreadWords, VALUES_BYTES};
 use crate::interrupt::gate::{Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
 use crate::memory::GuestMemory;
@@ -34,7 +35,7 @@ use crate::memory::tunables::{Expected, SharedMemory, Waited, Waits, with_memory
 use crate::python::module::native::NativeEngine;
 use crate::python::module::shape::{ALLOC, TABLE, THREAD_START};
 use crate::python::module::threads::{
-    ABSOLUTE, CLOCK_SHIFT, InterpreterLock, SPAWN, ThreadWords, VALUES_BYTES, WAKE, set_stack,
+    ABSOLUTE, CLOCK_SHIFT, InterpreterLock, SPAWN, WAKE, set_stack,
 };
 
 /// The stack for host functions; the guest's code has a stack of its own.
@@ -115,10 +116,10 @@ impl Threads {
         })
     }
 
-    pub(crate) fn kind(&self) -> GuestThreads {
+    pub(crate) fn kind(&self) -> ThreadSupport {
         match self.memory {
-            ThreadMemory::Shared(_) => GuestThreads::AtOnce,
-            ThreadMemory::Own(..) => GuestThreads::InTurn,
+            ThreadMemory::Shared(_) => ThreadSupport::AtOnce,
+            ThreadMemory::Own(..) => ThreadSupport::InTurn,
         }
     }
 

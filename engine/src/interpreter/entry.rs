@@ -21,7 +21,7 @@ use super::judge::TurnFailure;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::Word;
-use crate::guest::agent::boot::{self, GuestThreads};
+use crate::guest::agent::boot::{self, ThreadSupport};
 use crate::host::call_channel::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
@@ -174,8 +174,8 @@ impl Guest<'_> {
             Entrance::Reactor { .. } => {
                 started.map_err(TurnFailure::Trap)?;
                 let threads = match threads::are_given(instance.module()) {
-                    true => GuestThreads::InTurn,
-                    false => GuestThreads::None,
+                    true => ThreadSupport::InTurn,
+                    false => ThreadSupport::None,
                 };
                 self.run_source(&boot::reactor_source(threads))
             }

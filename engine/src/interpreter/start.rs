@@ -14,7 +14,7 @@ use super::{Interpreter, START_LIMIT};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent;
-use crate::guest::agent::boot::{self, GuestThreads};
+use crate::guest::agent::boot::{self, ThreadSupport};
 use crate::guest::recursion;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, Parts, RunSetup, Siblings};
@@ -33,7 +33,7 @@ use crate::memory::GuestMemory;
 use crate::memory::faults;
 use crate::memory::tunables::{SharedMemory, with_memory};
 use crate::python::module::shape::{Shape, shared_memory};
-use crate::python::module::threads::{InterpreterLock, ThreadWords};
+use crate::python::module::threads::{InterpreterLock, words_of};
 use crate::python::module::throws::ThrowsLeft;
 use crate::run::program::{Deterministic, Program};
 use crate::run::transcript::{Stream, Transcript};
@@ -150,7 +150,7 @@ impl Interpreter {
         host.attach(&mut store, &instance)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
         let own = || {
-            let words = ThreadWords::of(&instance, &mut store)?;
+            let words = words_of(&instance, &mut store)?;
             parts.gate.alternate(words);
             Some(ThreadMemory::Own(Arc::clone(memory.shared()), words))
         };
@@ -195,7 +195,7 @@ impl Interpreter {
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
         let threads = match &self.threads {
-            None => GuestThreads::None,
+            None => ThreadSupport::None,
             Some(threads) => threads.kind(),
         };
         let source = boot::command_source(threads).into_bytes();

@@ -29,13 +29,14 @@ use super::raise::Raiser;
 use crate::interrupt::reason::StopReason;
 use crate::memory::GuestMemory;
 use crate::memory::tunables::{Expected, Waited};
-use crate::python::module::threads::ThreadWords;
 use threads::GuestThreads;
 pub(crate) use threads::ThreadGate;
 use turn::{MOST_TURN, ThreadTurn};
+pub(crate) use words::ThreadWords;
 
 mod threads;
 mod turn;
+pub(crate) mod words;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -348,6 +349,65 @@ impl Gate {
                 self.wake.notify_all();
             }
             other => state.others.wake(other),
+        }
+    }
+
+    /// Lets threads run one at a time, which have these words.
+    pub(crate) fn alternate(&self, words: ThreadWords) {
+        assert!(self.words.set(words).is_ok(), "a gate has one build");
+    }
+
+    /// Returns what the threads exchange, if they run one at a time.
+    fn exchanged(&self) -> Option<(ThreadWords, &GuestMemory)> {
+        Some((*self.words.get()?, self.memory.get()?))
+    }
+
+    /// Gives the turn to the main thread. No other one has it between runs.
+    fn begin_turn(&self, state: &mut GateState) {
+        state.turn.clear();
+        self.take_turn(state, MAIN);
+    }
+
+    /// Takes the turn of a thread, or puts the thread into the queue. Returns whether it has it.
+    fn take_turn(&self, state: &mut GateState, thread: ThreadNumber) -> bool {
+        self.exchanged().is_none_or(|(words, memory)| state.turn.take(thread, words, memory))
+    }
+
+    /// Gives the turn of a thread that waits to the next one, if it has it. A thread that waits with
+    /// the interpreter's lock keeps the turn: the others could do little.
+    fn leave_turn(&self, state: &mut GateState, thread: ThreadNumber) {
+        if self.exchanged().is_some_and(|(words, memory)| words.locked_state(memory).is_none()) {
+            self.drop_turn(state, thread);
+        }
+    }
+
+    /// Gives the turn of a thread that has left the guest to the next one, if it has it.
+    fn drop_turn(&self, state: &mut GateState, thread: ThreadNumber) {
+        if let Some(next) = state.turn.leave(thread) {
+            self.wake_thread(state, next);
+        }
+    }
+
+    /// Forgets a thread that has ended.
+    fn end_turns_of(&self, state: &mut GateState, thread: ThreadNumber) {
+        if let Some((words, memory)) = self.exchanged()
+            && let Some(next) = state.turn.end(thread, words, memory)
+        {
+            self.wake_thread(state, next);
+        }
+    }
+
+    /// Asks the thread that has the turn, and computes, to give it away soon.
+    fn ask_for_turn(&self, state: &GateState) {
+        let is_in_guest = match state.turn.holder {
+            Some(MAIN) => state.side == Side::Guest,
+            other => other.is_some() && state.others.are_in_guest(),
+        };
+        if is_in_guest
+            && let (Some((words, memory)), Some(raiser)) = (self.exchanged(), self.raiser.get())
+            && let Some(state) = words.locked_state(memory)
+        {
+            raiser.request_lock(memory, state);
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 
 /// Whether programs can start threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GuestThreads {
+pub(crate) enum ThreadSupport {
     None,
     /// They run one at a time.
     InTurn,
@@ -68,7 +68,7 @@ pub(crate) enum GuestThreads {
 
 /// Returns the source that starts the agent in a reactor build. While a program runs, the agent
 /// gives it a `__main__` of its own.
-pub(crate) fn reactor_source(threads: GuestThreads) -> String {
+pub(crate) fn reactor_source(threads: ThreadSupport) -> String {
     let (attach, parts) = (include_str!("boot/reactor.py"), parts(threads));
     format!("{BOOT}{attach}_attach({parts})\ndel _boot, _attach\n")
 }
@@ -80,7 +80,7 @@ pub(crate) fn command_program() -> String {
 }
 
 /// Returns the source that starts the agent in a command build.
-pub(crate) fn command_source(threads: GuestThreads) -> String {
+pub(crate) fn command_source(threads: ThreadSupport) -> String {
     let enter = include_str!("boot/command.py");
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
     let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(threads));
@@ -89,10 +89,10 @@ pub(crate) fn command_source(threads: GuestThreads) -> String {
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,
 /// whether those run one at a time, workspace, and files.
-fn parts(threads: GuestThreads) -> String {
+fn parts(threads: ThreadSupport) -> String {
     let python = |holds| if holds { "True" } else { "False" };
-    let has_threads = python(threads != GuestThreads::None);
-    let takes_turns = python(threads == GuestThreads::InTurn);
+    let has_threads = python(threads != ThreadSupport::None);
+    let takes_turns = python(threads == ThreadSupport::InTurn);
     let listed = |files: &[(&str, &str)]| -> String {
         files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
     };

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, MutexGuard};
 
 use super::turn::MOST_TURN;
+use super::words::OwnWords;
 use super::{Gate, GateState, Side, Stopped, Woken, deadline};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
 use crate::memory::tunables::{Expected, Waited, Waits};
-use crate::python::module::threads::OwnWords;
 
 /// The other threads, as the gate knows them.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ impl Gate {
         let wake = Arc::new(Condvar::new());
         others.threads.push((number, Arc::clone(&wake)));
         if let Some(words) = words {
-            self.add_words(&mut state, number, words);
+            state.turn.add(number, words);
         }
         let own = Some(GuestThread { number, wake, in_guest: AtomicBool::new(false) });
         Some(ThreadGate { gate: Arc::clone(self), own })

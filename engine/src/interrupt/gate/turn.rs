@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Gate, GateState, Side};
+use super::words::{OwnWords, ThreadWords};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
-use crate::python::module::threads::{OwnWords, ThreadWords};
+use crate::memory::GuestMemory;
 
 /// How long a thread runs while others want to: the interval of `sys.getswitchinterval`.
 pub(super) const MOST_TURN: Duration = Duration::from_millis(5);
@@ -18,7 +18,7 @@ pub(super) const MOST_TURN: Duration = Duration::from_millis(5);
 /// Whose turn it is.
 #[derive(Debug)]
 pub(super) struct ThreadTurn {
-    holder: Option<ThreadNumber>,
+    pub(super) holder: Option<ThreadNumber>,
     queue: VecDeque<ThreadNumber>,
     /// Whose words the memory has, and those of the other threads.
     loaded: ThreadNumber,
@@ -31,101 +31,72 @@ impl Default for ThreadTurn {
     }
 }
 
-impl Gate {
-    /// Lets threads run one at a time, which have these words.
-    pub(crate) fn alternate(&self, words: ThreadWords) {
-        assert!(self.words.set(words).is_ok(), "a gate has one build");
+impl ThreadTurn {
+    /// Lets a thread begin with these words.
+    pub(super) fn add(&mut self, thread: ThreadNumber, words: OwnWords) {
+        self.words.insert(thread, words);
     }
 
-    /// Gives the turn to the main thread. No other one has it between runs.
-    pub(super) fn begin_turn(&self, state: &mut GateState) {
-        state.turn.holder = None;
-        state.turn.queue.clear();
-        self.take_turn(state, MAIN);
+    /// Takes the turn from the thread that has it, and from those that wait for it.
+    pub(super) fn clear(&mut self) {
+        self.holder = None;
+        self.queue.clear();
     }
 
     /// Takes the turn of a thread, or puts the thread into the queue. Returns whether it has it.
-    pub(super) fn take_turn(&self, state: &mut GateState, thread: ThreadNumber) -> bool {
-        let Some(words) = self.words.get() else { return true };
-        let turn = &mut state.turn;
-        if turn.holder == Some(thread) {
+    pub(super) fn take(
+        &mut self,
+        thread: ThreadNumber,
+        words: ThreadWords,
+        memory: &GuestMemory,
+    ) -> bool {
+        if self.holder == Some(thread) {
             return true;
         }
-        let is_next = turn.queue.front().is_none_or(|first| *first == thread);
-        if turn.holder.is_some() || !is_next {
-            if !turn.queue.contains(&thread) {
-                turn.queue.push_back(thread);
+        let is_next = self.queue.front().is_none_or(|first| *first == thread);
+        if self.holder.is_some() || !is_next {
+            if !self.queue.contains(&thread) {
+                self.queue.push_back(thread);
             }
             return false;
         }
-        turn.queue.pop_front();
-        turn.holder = Some(thread);
-        self.load(turn, *words, thread);
+        self.queue.pop_front();
+        self.holder = Some(thread);
+        self.load(thread, words, memory);
         true
     }
 
-    /// Gives the turn of a thread that waits to the next one, if it has it. A thread that waits with
-    /// the interpreter's lock keeps the turn: the others could do little.
-    pub(super) fn leave_turn(&self, state: &mut GateState, thread: ThreadNumber) {
-        let words = self.words.get().zip(self.memory.get());
-        if words.is_some_and(|(words, memory)| words.locked_state(memory).is_none()) {
-            self.drop_turn(state, thread);
-        }
+    /// Gives the turn of a thread away, if it has it. Returns the next thread.
+    pub(super) fn leave(&mut self, thread: ThreadNumber) -> Option<ThreadNumber> {
+        self.holder.take_if(|holder| *holder == thread)?;
+        self.queue.front().copied()
     }
 
-    /// Gives the turn of a thread that has left the guest to the next one, if it has it.
-    pub(super) fn drop_turn(&self, state: &mut GateState, thread: ThreadNumber) {
-        if state.turn.holder == Some(thread) {
-            state.turn.holder = None;
-            if let Some(next) = state.turn.queue.front() {
-                self.wake_thread(state, *next);
-            }
-        }
-    }
-
-    /// Forgets a thread that has ended.
-    pub(super) fn end_turns_of(&self, state: &mut GateState, thread: ThreadNumber) {
-        let Some(words) = self.words.get() else { return };
-        state.turn.queue.retain(|other| *other != thread);
-        state.turn.words.remove(&thread);
-        if state.turn.loaded == thread {
+    /// Forgets a thread that has ended. Returns the next one, if it had the turn.
+    pub(super) fn end(
+        &mut self,
+        thread: ThreadNumber,
+        words: ThreadWords,
+        memory: &GuestMemory,
+    ) -> Option<ThreadNumber> {
+        self.queue.retain(|other| *other != thread);
+        if self.loaded == thread {
             // What is between runs, or is copied then, is the main thread's.
-            self.load(&mut state.turn, *words, MAIN);
-            state.turn.words.remove(&thread);
+            self.load(MAIN, words, memory);
         }
-        self.drop_turn(state, thread);
+        self.words.remove(&thread);
+        self.leave(thread)
     }
 
-    /// Lets a thread begin with these words.
-    pub(super) fn add_words(&self, state: &mut GateState, thread: ThreadNumber, words: OwnWords) {
-        state.turn.words.insert(thread, words);
-    }
-
-    /// Asks the thread that has the turn, and computes, to give it away soon.
-    pub(super) fn ask_for_turn(&self, state: &GateState) {
-        let is_in_guest = match state.turn.holder {
-            Some(MAIN) => state.side == Side::Guest,
-            other => other.is_some() && state.others.are_in_guest(),
-        };
-        let parts = self.words.get().zip(self.memory.get()).zip(self.raiser.get());
-        if is_in_guest
-            && let Some(((words, memory), raiser)) = parts
-            && let Some(state) = words.locked_state(memory)
-        {
-            raiser.request_lock(memory, state);
-        }
-    }
-
-    fn load(&self, turn: &mut ThreadTurn, words: ThreadWords, thread: ThreadNumber) {
-        if turn.loaded == thread {
+    fn load(&mut self, thread: ThreadNumber, words: ThreadWords, memory: &GuestMemory) {
+        if self.loaded == thread {
             return;
         }
-        let Some(memory) = self.memory.get() else { return };
         if let Some(own) = words.read(memory) {
-            turn.words.insert(turn.loaded, own);
+            self.words.insert(self.loaded, own);
         }
-        turn.loaded = thread;
-        if let Some(own) = turn.words.remove(&thread) {
+        self.loaded = thread;
+        if let Some(own) = self.words.remove(&thread) {
             words.write(memory, own);
         }
     }
@@ -138,12 +109,12 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::interrupt::gate::{ThreadGate, Woken};
-    use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+    use crate::interrupt::gate::{Gate, ThreadGate, Woken};
+    use crate::memory::WASM_PAGE_BYTES;
 
     fn alternating() -> (Arc<Gate>, Arc<GuestMemory>, ThreadWords) {
         let (gate, memory) = (Gate::new(), Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap()));
-        let words = ThreadWords::at(1024, 516, 512);
+        let words = ThreadWords::at(1024, 516, 512).unwrap();
         gate.guard(Arc::clone(&memory));
         gate.alternate(words);
         (Arc::new(gate), memory, words)

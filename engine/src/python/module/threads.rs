@@ -12,7 +12,6 @@
 //! All functions are found by name. A build without them is compiled unchanged.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
@@ -25,7 +24,7 @@ use wasmparser::{KnownCustom, Name, Parser, Payload};
 
 use super::imports::{HOST, HOST_CALL};
 use super::shape::TABLE;
-use crate::memory::GuestMemory;
+use crate::interrupt::gate::words::{ThreadWords, VALUES};
 
 /// Calls of `host.call` whose length is at least this are none of frames; no frame is that long.
 pub(crate) const LEAST_THREAD_CALL: u32 = 0xffff_ff00;
@@ -54,16 +53,6 @@ const GET_VALUE: &str = "__pthread_getspecific";
 const LOCKED_STATE: &str = "PyThreadState_GetUnchecked";
 const OWN_STATE: &str = "PyGILState_GetThisThreadState";
 
-/// Offsets in musl's `struct pthread` (`src/internal/pthread_impl.h`), in bytes: the thread's
-/// number, the top of its stack and its size, its result, and the array of its values.
-const NUMBER: u32 = 20;
-const STACK: u32 = 48;
-const STACK_SIZE: u32 = 52;
-const RESULT: u32 = 60;
-const VALUES: u32 = 68;
-/// The length of that array in bytes: 128 pointers.
-pub(crate) const VALUES_BYTES: u32 = 512;
-
 /// Releases the interpreter's lock, and takes it again.
 const RELEASE: &str = "PyEval_SaveThread";
 const TAKE: &str = "PyEval_RestoreThread";
@@ -74,162 +63,76 @@ const THREAD: &str = "hatchery_thread";
 const OWN: &str = "hatchery_own_state";
 const LOCKED: &str = "hatchery_locked_state";
 
-/// The addresses of words that belong to the thread that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ThreadWords {
-    /// musl's description of it.
-    thread: u32,
-    /// CPython's state of it.
-    own_state: u32,
-    /// CPython's state of the thread that holds the interpreter's lock.
-    locked_state: u32,
+/// Returns the words of an instance whose module was given threads.
+pub(crate) fn words_of(instance: &Instance, store: &mut Store) -> Option<ThreadWords> {
+    let mut address = |name| match instance.exports.get_global(name).ok()?.get(store) {
+        Value::I32(address) => Some(address.cast_unsigned()),
+        _ => None,
+    };
+    ThreadWords::at(address(THREAD)?, address(OWN)?, address(LOCKED)?)
 }
 
-/// What the words of one thread contain: number, stack, its size, values, CPython's state.
-pub(crate) type OwnWords = [u32; 5];
-
-impl ThreadWords {
-    /// Returns those of an instance whose module was given threads.
-    pub(crate) fn of(instance: &Instance, store: &mut Store) -> Option<Self> {
-        let mut address = |name| match instance.exports.get_global(name).ok()?.get(store) {
-            Value::I32(address) => Some(address.cast_unsigned()),
-            _ => None,
-        };
-        let (thread, own_state) = (address(THREAD)?, address(OWN)?);
-        Some(Self { thread, own_state, locked_state: address(LOCKED)? })
-    }
-
-    #[cfg(test)]
-    pub(crate) fn at(thread: u32, own_state: u32, locked_state: u32) -> Self {
-        Self { thread, own_state, locked_state }
-    }
-
-    fn own(self) -> [u32; 5] {
-        let of_thread = [NUMBER, STACK, STACK_SIZE, VALUES].map(|offset| self.thread + offset);
-        let [number, stack, size, values] = of_thread;
-        [number, stack, size, values, self.own_state]
-    }
-
-    /// Reads the words of the thread that runs.
-    pub(crate) fn read(self, memory: &GuestMemory) -> Option<OwnWords> {
-        let mut words = OwnWords::default();
-        for (word, at) in words.iter_mut().zip(self.own()) {
-            *word = load(memory, at)?;
-        }
-        Some(words)
-    }
-
-    /// Makes another thread the one that runs.
-    pub(crate) fn write(self, memory: &GuestMemory, words: OwnWords) {
-        for (word, at) in words.into_iter().zip(self.own()) {
-            store(memory, at, word);
-        }
-    }
-
-    /// Returns the words of a thread that begins on this block of memory: its values are at the
-    /// lower end, its stack grows down from the upper one.
-    pub(crate) fn beginning(block: u32, bytes: u32) -> OwnWords {
-        [block, block + bytes, bytes - VALUES_BYTES, block, 0]
-    }
-
-    /// Takes a block of memory that a thread has left. The list of them is the guest's, so that it
-    /// is restored with its memory: it begins in the first thread's result, which nobody asks for.
-    pub(crate) fn take_block(self, memory: &GuestMemory) -> Option<u32> {
-        let block = load(memory, self.thread + RESULT).filter(|block| *block != 0)?;
-        store(memory, self.thread + RESULT, load(memory, block)?);
-        Some(block)
-    }
-
-    /// Puts a block into that list.
-    pub(crate) fn give_block(self, memory: &GuestMemory, block: u32) {
-        if let Some(next) = load(memory, self.thread + RESULT) {
-            store(memory, block, next);
-            store(memory, self.thread + RESULT, block);
-        }
-    }
-
-    /// Returns CPython's state of the thread that holds the interpreter's lock.
-    pub(crate) fn locked_state(self, memory: &GuestMemory) -> Option<u32> {
-        load(memory, self.locked_state).filter(|state| *state != 0)
-    }
-
-    /// Finds them in WebAssembly that has the functions which are replaced.
-    fn find(wasm: &[u8]) -> Option<Self> {
-        let (mut names, mut bodies, mut imported) = (HashMap::new(), Vec::new(), 0);
-        for payload in Parser::new(0).parse_all(wasm) {
-            match payload.ok()? {
-                Payload::ImportSection(imports) => {
-                    let functions = imports.into_imports().filter(|import| {
-                        import
-                            .as_ref()
-                            .is_ok_and(|one| matches!(one.ty, wasmparser::TypeRef::Func(_)))
-                    });
-                    imported = functions.count();
-                }
-                Payload::CodeSectionEntry(body) => bodies.push(body),
-                Payload::CustomSection(section) => {
-                    let KnownCustom::Name(section) = section.as_known() else { continue };
-                    for name in section {
-                        let Ok(Name::Function(functions)) = name else { continue };
-                        for function in functions {
-                            let function = function.ok()?;
-                            if [GET_VALUE, LOCKED_STATE, OWN_STATE].contains(&function.name) {
-                                names.insert(function.name, function.index as usize);
-                            }
+/// Finds the words in WebAssembly that has the functions which are replaced.
+fn find_words(wasm: &[u8]) -> Option<ThreadWords> {
+    let (mut names, mut bodies, mut imported) = (HashMap::new(), Vec::new(), 0);
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.ok()? {
+            Payload::ImportSection(imports) => {
+                let functions = imports.into_imports().filter(|import| {
+                    import.as_ref().is_ok_and(|one| matches!(one.ty, wasmparser::TypeRef::Func(_)))
+                });
+                imported = functions.count();
+            }
+            Payload::CodeSectionEntry(body) => bodies.push(body),
+            Payload::CustomSection(section) => {
+                let KnownCustom::Name(section) = section.as_known() else { continue };
+                for name in section {
+                    let Ok(Name::Function(functions)) = name else { continue };
+                    for function in functions {
+                        let function = function.ok()?;
+                        if [GET_VALUE, LOCKED_STATE, OWN_STATE].contains(&function.name) {
+                            names.insert(function.name, function.index as usize);
                         }
                     }
                 }
-                _ => {}
+            }
+            _ => {}
+        }
+    }
+    // The addresses and offsets from which a function loads words, in order.
+    let loads = |name: &str| -> Option<Vec<(u32, u32)>> {
+        let body = bodies.get(names.get(name)?.checked_sub(imported)?)?;
+        let (mut loads, mut constant) = (Vec::new(), None);
+        for operator in body.get_operators_reader().ok()? {
+            match operator.ok()? {
+                wasmparser::Operator::I32Const { value } => constant = Some(value.cast_unsigned()),
+                wasmparser::Operator::I32Load { memarg } => {
+                    loads.extend(constant.take().zip(memarg.offset.try_into().ok()));
+                }
+                _ => constant = None,
             }
         }
-        // The addresses and offsets from which a function loads words, in order.
-        let loads = |name: &str| -> Option<Vec<(u32, u32)>> {
-            let body = bodies.get(names.get(name)?.checked_sub(imported)?)?;
-            let (mut loads, mut constant) = (Vec::new(), None);
-            for operator in body.get_operators_reader().ok()? {
-                match operator.ok()? {
-                    wasmparser::Operator::I32Const { value } => {
-                        constant = Some(value.cast_unsigned())
-                    }
-                    wasmparser::Operator::I32Load { memarg } => {
-                        loads.extend(constant.take().zip(memarg.offset.try_into().ok()));
-                    }
-                    _ => constant = None,
-                }
-            }
-            Some(loads)
-        };
-        let word = |name| match *loads(name)? {
-            [(base, offset)] => base.checked_add(offset),
-            _ => None,
-        };
-        let values = loads(GET_VALUE)?;
-        let (_, thread) = values.iter().find(|(base, _)| *base == VALUES)?;
-        // No word's address overflows.
-        thread.checked_add(VALUES)?;
-        let (own_state, locked_state) = (word(OWN_STATE)?, word(LOCKED_STATE)?);
-        Some(Self { thread: *thread, own_state, locked_state })
-    }
-}
-
-fn load(memory: &GuestMemory, at: u32) -> Option<u32> {
-    memory.with_word(at, |word| word.load(Ordering::SeqCst))
-}
-
-fn store(memory: &GuestMemory, at: u32, value: u32) {
-    memory.with_word(at, |word| word.store(value, Ordering::SeqCst));
+        Some(loads)
+    };
+    let word = |name| match *loads(name)? {
+        [(base, offset)] => base.checked_add(offset),
+        _ => None,
+    };
+    let values = loads(GET_VALUE)?;
+    let (_, thread) = values.iter().find(|(base, _)| *base == VALUES)?;
+    ThreadWords::at(*thread, word(OWN_STATE)?, word(LOCKED_STATE)?)
 }
 
 /// Gives threads to the modules that an engine compiles, if they are `wasm`.
 #[derive(Debug)]
 pub(super) struct GiveThreads {
     words: Option<ThreadWords>,
-    changed: parking_lot::Mutex<Vec<(LocalFunctionIndex, Change)>>,
+    changed: parking_lot::Mutex<Vec<(LocalFunctionIndex, ThreadChange)>>,
 }
 
 /// What a function does from now on.
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum ThreadChange {
     Wait {
         host: FunctionIndex,
     },
@@ -248,12 +151,12 @@ enum Change {
 
 impl GiveThreads {
     pub(super) fn to(wasm: &[u8]) -> Self {
-        Self { words: ThreadWords::find(wasm), changed: parking_lot::Mutex::default() }
+        Self { words: find_words(wasm), changed: parking_lot::Mutex::default() }
     }
 
     /// Changes the description of a module that lacks threads. Returns the functions that change
     /// with it; `None` if the module is of another kind.
-    fn describe(&self, info: &mut ModuleInfo) -> Option<Vec<(LocalFunctionIndex, Change)>> {
+    fn describe(&self, info: &mut ModuleInfo) -> Option<Vec<(LocalFunctionIndex, ThreadChange)>> {
         let words = self.words?;
         let shares_memory = info.memories.values().any(|memory| memory.shared);
         if shares_memory || info.tables.is_empty() || info.globals.is_empty() {
@@ -275,15 +178,15 @@ impl GiveThreads {
             info.local_func_index(named(name, parameters, &[result])?)
         };
         let mut changes = vec![
-            (find(FUTEX_WAIT, &[Type::I32; 5], Type::I32)?, Change::Wait { host }),
-            (find(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, Change::Wake { host }),
-            (find(CREATE, &[Type::I32; 4], Type::I32)?, Change::Spawn { host }),
+            (find(FUTEX_WAIT, &[Type::I32; 5], Type::I32)?, ThreadChange::Wait { host }),
+            (find(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, ThreadChange::Wake { host }),
+            (find(CREATE, &[Type::I32; 4], Type::I32)?, ThreadChange::Spawn { host }),
         ];
-        let [number, ..] = words.own();
+        let number = words.number();
         for name in IDENTIFIERS {
             let wide = find(name, &[], Type::I64).map(|index| (index, true));
             let (index, is_wide) = wide.or_else(|| Some((find(name, &[], Type::I32)?, false)))?;
-            changes.push((index, Change::Identify { number, is_wide }));
+            changes.push((index, ThreadChange::Identify { number, is_wide }));
         }
         let release = named(RELEASE, &[], &[Type::I32])?;
         let take = named(TAKE, &[Type::I32], &[])?;
@@ -294,8 +197,7 @@ impl GiveThreads {
             // The first global is the stack pointer: clang and `wasm-ld` make it so.
             (STACK_POINTER, ExportIndex::Global(GlobalIndex::from_u32(0))),
         ];
-        let ThreadWords { thread, own_state, locked_state } = words;
-        for (name, address) in [(THREAD, thread), (OWN, own_state), (LOCKED, locked_state)] {
+        for (name, address) in [THREAD, OWN, LOCKED].into_iter().zip(words.addresses()) {
             let global = info.globals.push(GlobalType::new(Type::I32, Mutability::Const));
             info.global_initializers.push(GlobalInit::I32Const(address.cast_signed()));
             exports.push((name, ExportIndex::Global(global)));
@@ -324,7 +226,7 @@ impl ModuleMiddleware for GiveThreads {
 
 /// What remains to be inserted at a function's beginning.
 #[derive(Debug)]
-struct Beginning(Option<Change>);
+struct Beginning(Option<ThreadChange>);
 
 impl<'a> FunctionMiddleware<'a> for Beginning {
     fn feed(
@@ -337,7 +239,7 @@ impl<'a> FunctionMiddleware<'a> for Beginning {
         let call = |host: FunctionIndex| Operator::Call { function_index: host.as_u32() };
         match self.0.take() {
             None => {}
-            Some(Change::Wait { host }) => state.extend([
+            Some(ThreadChange::Wait { host }) => state.extend([
                 get(0),
                 value(WAIT),
                 get(2),
@@ -355,13 +257,13 @@ impl<'a> FunctionMiddleware<'a> for Beginning {
                 call(host),
                 Operator::Return,
             ]),
-            Some(Change::Wake { host }) => {
+            Some(ThreadChange::Wake { host }) => {
                 state.extend([get(0), value(WAKE), get(1), value(0), call(host), Operator::Return]);
             }
-            Some(Change::Spawn { host }) => {
+            Some(ThreadChange::Spawn { host }) => {
                 state.extend([get(0), value(SPAWN), get(2), get(3), call(host), Operator::Return]);
             }
-            Some(Change::Identify { number, is_wide }) => {
+            Some(ThreadChange::Identify { number, is_wide }) => {
                 let memarg =
                     MemArg { align: 2, max_align: 2, offset: u64::from(number), memory: 0 };
                 let load = [value(0), Operator::I32Load { memarg }];
@@ -425,10 +327,11 @@ pub(crate) fn set_stack(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use wasmer::{Function, FunctionEnv, FunctionEnvMut, TypedFunction, imports};
 
     use super::*;
-    use crate::memory::WASM_PAGE_BYTES;
     use crate::memory::tunables::{InstanceMemory, with_memory};
     use crate::python::module::engine_for;
 
@@ -475,8 +378,8 @@ mod tests {
     fn a_build_with_one_thread_calls_the_host_for_others() {
         let (mut store, instance, _memory, calls) = instance(BUILD);
         assert!(are_given(instance.module()));
-        let words = ThreadWords::of(&instance, &mut store).unwrap();
-        assert_eq!(words, ThreadWords::at(1024, 516, 512));
+        let words = words_of(&instance, &mut store).unwrap();
+        assert_eq!(words.addresses(), [1024, 516, 512]);
         let exports = &instance.exports;
         let wait: TypedFunction<(u32, u32, u32, u32, u32), i32> =
             exports.get_typed_function(&store, "wait").unwrap();
@@ -496,7 +399,7 @@ mod tests {
         let narrow: TypedFunction<(), u32> =
             instance.exports.get_typed_function(&store, "narrow").unwrap();
         for (number, known) in [(0, 1024), (4096, 4096)] {
-            super::store(memory.shared(), 1024 + NUMBER, number);
+            memory.shared().with_word(1044, |word| word.store(number, Ordering::SeqCst));
             assert_eq!(wide.call(&mut store).unwrap(), u64::from(known));
             assert_eq!(narrow.call(&mut store).unwrap(), known);
         }
@@ -511,19 +414,7 @@ mod tests {
         ] {
             let (mut store, instance, ..) = instance(&BUILD.replace(from, to));
             assert!(!are_given(instance.module()), "{to}");
-            assert_eq!(ThreadWords::of(&instance, &mut store), None, "{to}");
+            assert_eq!(words_of(&instance, &mut store), None, "{to}");
         }
-    }
-
-    #[test]
-    fn memory_of_ended_threads_is_used_again() {
-        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
-        let words = ThreadWords::at(1024, 516, 512);
-        assert_eq!(words.take_block(&memory), None);
-        words.give_block(&memory, 4096);
-        words.give_block(&memory, 8192);
-        assert_eq!(words.take_block(&memory), Some(8192));
-        assert_eq!(words.take_block(&memory), Some(4096));
-        assert_eq!(words.take_block(&memory), None);
     }
 }
