@@ -5,7 +5,8 @@
 //! name the one with 64 bits. Indices keep the width of pointers, in which NumPy's code stores
 //! them. Where it wants indices of exactly this type, it then converts wider ones.
 //!
-//! The functions are found by name. A build that lacks one is compiled unchanged.
+//! The functions are found by name. They are changed in the default build alone (`module.rs`), and
+//! only if all are there.
 
 use std::collections::HashMap;
 
