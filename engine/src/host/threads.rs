@@ -221,7 +221,7 @@ impl Threads {
                     .map_err(unwind)?
             }
             ThreadStart::Function { index, argument, block } => {
-                set_stack(&instance, &mut store, block + THREAD_STACK_BYTES)?;
+                set_stack(&instance, &mut store, block.wrapping_add(THREAD_STACK_BYTES))?;
                 let table = exports.get_table(TABLE).map_err(unwind)?;
                 let start = match table.get(&mut store, index) {
                     Some(Value::FuncRef(Some(start))) => start.typed::<u32, u32>(&store)?,
