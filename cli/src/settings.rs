@@ -13,7 +13,7 @@ use toml::de::DeTable;
 const FILE: &str = "HATCHERY_CONFIG";
 
 /// Options that can be set, each with the variable that wins over the setting, if there is one.
-const OPTIONS: [(&str, Option<&str>); 17] = [
+const OPTIONS: [(&str, Option<&str>); 18] = [
     ("cpu-time", None),
     ("file-bytes", None),
     ("file-count", None),
@@ -29,6 +29,7 @@ const OPTIONS: [(&str, Option<&str>); 17] = [
     ("python", Some("HATCHERY_PYTHON")),
     ("queue", None),
     ("source", None),
+    ("threads", None),
     ("timeout", None),
     ("workers", None),
 ];

@@ -40,6 +40,10 @@ pub(crate) struct FileLimits {
     /// Number of calls from the program to the host, such as reads, writes and clock readings.
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = whole::<u64>(..))]
     pub(crate) host_calls: u64,
+
+    /// Number of the program's threads at once, besides its main one.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole::<usize>(..))]
+    pub(crate) threads: usize,
 }
 
 impl FileLimits {
@@ -50,6 +54,7 @@ impl FileLimits {
             file_count: self.file_count,
             open_files: self.open_files,
             host_calls: self.host_calls,
+            threads: self.threads,
             ..limits
         }
     }
