@@ -22,8 +22,8 @@ const FLOORS: [&[&str]; 9] = [
     &["python"],
     &["run", "cache"],
     &["files", "interrupt", "config", "error"],
-    &["memory", "limits", "errno", "places", "cause", "installed"],
-    &["counted", "owner"],
+    &["memory", "limits", "errno", "cause", "installed"],
+    &["counted", "owner", "places"],
 ];
 
 /// Which files of a crate use which, by their module paths.

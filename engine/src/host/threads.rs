@@ -27,6 +27,7 @@ use super::reactor;
 use super::wasi::process;
 use crate::errno::{Errno, Result};
 use crate::guest::agent::boot::ThreadSupport;
+use crate::guest::recursion::C_STACK_BYTES;
 use crate::interrupt::gate::words::{ThreadWords, VALUES_BYTES};
 use crate::interrupt::gate::{Stopped, ThreadGate};
 use crate::interrupt::watchdog::CpuClocks;
@@ -40,8 +41,9 @@ use crate::python::module::threads::{
 
 /// The stack for host functions; the guest's code has a stack of its own.
 const HOST_STACK_BYTES: usize = 1 << 20;
-/// The memory of a thread that runs in turn: its stack and its values.
-pub(crate) const THREAD_STACK_BYTES: u32 = 1 << 20;
+/// The memory of a thread that runs in turn: its values, and its stack. Below the bound that CPython
+/// keeps to, that has room for C code that doesn't look.
+const THREAD_BYTES: u32 = C_STACK_BYTES + (128 << 10);
 /// How long threads that aren't waiting may go on when the main one has come back.
 const A_MOMENT: Duration = Duration::from_millis(20);
 /// How long threads that are to end may take to reach the host. Then the memory is taken away.
@@ -221,7 +223,7 @@ impl Threads {
                     .map_err(unwind)?
             }
             ThreadStart::Function { index, argument, block } => {
-                set_stack(&instance, &mut store, block.wrapping_add(THREAD_STACK_BYTES))?;
+                set_stack(&instance, &mut store, block.wrapping_add(THREAD_BYTES))?;
                 let table = exports.get_table(TABLE).map_err(unwind)?;
                 let start = match table.get(&mut store, index) {
                     Some(Value::FuncRef(Some(start))) => start.typed::<u32, u32>(&store)?,
@@ -242,7 +244,7 @@ impl Siblings for Arc<Threads> {
         let words = match begins {
             ThreadStart::Export { .. } => None,
             ThreadStart::Function { block, .. } => {
-                Some(ThreadWords::beginning(block, THREAD_STACK_BYTES))
+                Some(ThreadWords::beginning(block, THREAD_BYTES, C_STACK_BYTES))
             }
         };
         let Some(passage) = self.parts.gate.admit(most, words) else {
@@ -329,7 +331,7 @@ fn spawn(
         Some(block) => block,
         None => {
             let Some(alloc) = env.alloc.clone() else { return Ok(Err(Errno::Again)) };
-            let called = env.gate.guest(|| alloc.call(&mut store, THREAD_STACK_BYTES));
+            let called = env.gate.guest(|| alloc.call(&mut store, THREAD_BYTES));
             called.map_err(unwind)??
         }
     };

@@ -70,9 +70,9 @@ impl ThreadWords {
     }
 
     /// Returns the words of a thread that begins on this block of memory: its values are at the
-    /// lower end, its stack grows down from the upper one.
-    pub(crate) fn beginning(block: u32, bytes: u32) -> OwnWords {
-        [block, block.wrapping_add(bytes), bytes - VALUES_BYTES, block, 0]
+    /// lower end, its stack of so many bytes grows down from the upper one.
+    pub(crate) fn beginning(block: u32, bytes: u32, stack: u32) -> OwnWords {
+        [block, block.wrapping_add(bytes), stack, block, 0]
     }
 
     /// Takes a block of memory that a thread has left. The list of them is the guest's, so that it
