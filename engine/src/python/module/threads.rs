@@ -220,15 +220,15 @@ impl ModuleMiddleware for GiveThreads {
     ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
         let changed = self.changed.lock();
         let change = changed.iter().find(|(index, _)| *index == function);
-        Box::new(Beginning(change.map(|(_, change)| *change)))
+        Box::new(ThreadBeginning(change.map(|(_, change)| *change)))
     }
 }
 
 /// What remains to be inserted at a function's beginning.
 #[derive(Debug)]
-struct Beginning(Option<ThreadChange>);
+struct ThreadBeginning(Option<ThreadChange>);
 
-impl<'a> FunctionMiddleware<'a> for Beginning {
+impl<'a> FunctionMiddleware<'a> for ThreadBeginning {
     fn feed(
         &mut self,
         operator: Operator<'a>,
