@@ -9,6 +9,7 @@ NARROW = "NumPy's indices have 32 bits in the sandbox"
 _LIMITS = (
     ("the sandbox has ", ""),
     ("the build has no ", ""),
+    ("deadlock: the program has one thread", ""),
     ("wasi does not support processes", "the sandbox has no processes"),
     ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
