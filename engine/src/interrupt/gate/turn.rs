@@ -125,7 +125,7 @@ mod tests {
         number: u32,
         run: impl FnOnce(&ThreadGate) + Send + 'static,
     ) -> thread::JoinHandle<()> {
-        let passage = gate.admit(9, Some([number; 5])).unwrap();
+        let passage = gate.admit(9, Some([number, number, number, number, number, 0])).unwrap();
         thread::spawn(move || passage.guest(|| run(&passage)).unwrap_or_default())
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let (ran, seen) = (Arc::clone(&has_run), Arc::clone(&memory));
         let main = words.read(&memory);
         let other = begin(&gate, 77, move |passage| {
-            assert_eq!(words.read(&seen), Some([77; 5]));
+            assert_eq!(words.read(&seen), Some([77, 77, 77, 77, 77, 0]));
             ran.store(true, Ordering::SeqCst);
             passage.gate().wake();
         });

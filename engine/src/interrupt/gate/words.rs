@@ -25,8 +25,9 @@ pub(crate) struct ThreadWords {
     locked_state: u32,
 }
 
-/// What the words of one thread contain: number, stack, its size, values, CPython's state.
-pub(crate) type OwnWords = [u32; 5];
+/// What the words of one thread contain: number, stack, its size, values, CPython's state of it, and
+/// that state again while it has the interpreter's lock.
+pub(crate) type OwnWords = [u32; 6];
 
 impl ThreadWords {
     /// Returns those of a build with musl's description of its thread at `thread`.
@@ -47,10 +48,10 @@ impl ThreadWords {
         self.thread + NUMBER
     }
 
-    fn own(self) -> [u32; 5] {
+    fn own(self) -> OwnWords {
         let of_thread = [NUMBER, STACK, STACK_SIZE, VALUES].map(|offset| self.thread + offset);
         let [number, stack, size, values] = of_thread;
-        [number, stack, size, values, self.own_state]
+        [number, stack, size, values, self.own_state, self.locked_state]
     }
 
     /// Reads the words of the thread that runs.
@@ -72,7 +73,7 @@ impl ThreadWords {
     /// Returns the words of a thread that begins on this block of memory: its values are at the
     /// lower end, its stack of so many bytes grows down from the upper one.
     pub(crate) fn beginning(block: u32, bytes: u32, stack: u32) -> OwnWords {
-        [block, block.wrapping_add(bytes), stack, block, 0]
+        [block, block.wrapping_add(bytes), stack, block, 0, 0]
     }
 
     /// Takes a block of memory that a thread has left. The list of them is the guest's, so that it

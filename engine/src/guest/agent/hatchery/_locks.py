@@ -19,10 +19,15 @@ NO_THREADS = (
 )
 
 
-def lock_methods(take, is_locked, new_lock, sleep):
-    """Returns `acquire` and `__enter__` of locks, which use the type's own methods and `sleep`."""
+def lock_methods(take, is_locked, new_lock, sleep, is_single=lambda: True):
+    """Returns `acquire` and `__enter__` of locks, which use the type's own methods and `sleep`.
+
+    A program may keep a bound method beyond the time of a single thread.
+    """
 
     def acquire(self, blocking=True, timeout=-1):
+        if not is_single():
+            return take(self, blocking, timeout)
         if timeout == -1:
             if take(self, False):
                 return True
@@ -37,18 +42,18 @@ def lock_methods(take, is_locked, new_lock, sleep):
         return take(self, False)
 
     def __enter__(self):
-        if take(self, False):
+        if take(self, not is_single()):
             return True
         raise RuntimeError(DEADLOCK.format("release the lock"))
 
     return acquire, __enter__
 
 
-def queue_method(take, is_empty, sleep):
+def queue_method(take, is_empty, sleep, is_single=lambda: True):
     """Returns `get` of simple queues."""
 
     def get(self, block=True, timeout=None):
-        if not block or not is_empty(self):
+        if not block or not is_empty(self) or not is_single():
             return take(self, block, timeout)
         if timeout is None:
             raise RuntimeError(DEADLOCK.format("put something into the queue"))
@@ -105,9 +110,12 @@ def install():
     kept = ("acquire", "acquire_lock", "__enter__"), ("get",)
     kinds = zip((lock, queue), kept)
     waits = [(kind, {name: kind.__dict__[name] for name in names}) for kind, names in kinds]
-    acquire, enter = lock_methods(lock.acquire, lock.locked, _thread.allocate_lock, time.sleep)
+    is_single = lambda: bool(waits)
+    acquire, enter = lock_methods(
+        lock.acquire, lock.locked, _thread.allocate_lock, time.sleep, is_single
+    )
     replace(lock, [(acquire, ("acquire", "acquire_lock")), (enter, ("__enter__",))])
-    replace(queue, [(queue_method(queue.get, queue.empty, time.sleep), ("get",))])
+    replace(queue, [(queue_method(queue.get, queue.empty, time.sleep, is_single), ("get",))])
     # `threading`, which is imported later, takes them from here.
     for name in ("start_new_thread", "start_new", "start_joinable_thread"):
         if not hatchery._takes_turns:

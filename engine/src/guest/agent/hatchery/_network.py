@@ -28,7 +28,7 @@ def adapt_socket(module):
 
     def gethostbyname(hostname, /):
         """Return the IP address of this machine, or the address itself."""
-        if hostname in ("", "localhost", module.gethostname()):
+        if hostname in ("", "localhost", getattr(module, "gethostname", str)()):
             return "127.0.0.1"
         try:
             return module.inet_ntoa(module.inet_aton(hostname))

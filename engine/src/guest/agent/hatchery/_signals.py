@@ -133,6 +133,13 @@ class Signals:
                 self._module.getsignal(number)(number, f_back(get_frame(0)))
         plain(max(end - time.monotonic(), 0) if seconds > 0 else seconds)
 
+    def end(self):
+        """Ends the timer with its turn."""
+        self._due = None
+        young, middle, old = gc.get_threshold()
+        if middle == ALWAYS:
+            gc.set_threshold(young, self._threshold, old)
+
     def _set(self, seconds, interval):
         nanoseconds = round(min(seconds, MOST_SECONDS) * 1e9) if seconds else -1
         try:
@@ -172,7 +179,7 @@ def adapt(module):
             setattr(module, name, value)
     signals = Signals(module)
     for name in dir(Signals):
-        if name in BROKEN or name[0] != "_" and name != "sleep" and not hasattr(module, name):
+        if name in BROKEN or name[0] != "_" and name not in ("sleep", "end") and not hasattr(module, name):
             setattr(module, name, getattr(signals, name))
 
 
