@@ -32,7 +32,7 @@ def adapt_socket(module):
             return "127.0.0.1"
         try:
             return module.inet_ntoa(module.inet_aton(hostname))
-        except OSError:
+        except (AttributeError, OSError):
             look_up()
 
     def of_ipv6(plain, convert):
