@@ -18,9 +18,12 @@ fn programs_print_what_they_print_with_threads() {
         let (name, rest) = program.split_once('\n').expect("each begins with a line for its name");
         let (source, expected) = rest.split_once("\n---\n").expect("each has what it prints");
         let outcome = run(source);
-        let said = outcome.stdout_text();
-        let [said, expected] = [said.trim(), expected.trim()]
-            .map(|text| text.lines().collect::<std::collections::BTreeSet<_>>());
+        let text = outcome.stdout_text();
+        let [said, expected] = [text.trim(), expected.trim()].map(|text| {
+            let mut lines: Vec<_> = text.lines().collect();
+            lines.sort_unstable();
+            lines
+        });
         assert_eq!(said, expected, "{name}: {outcome:?}");
     }
 }
