@@ -26,9 +26,10 @@ class _Server(Peer):
     def serve(self):
         """Answers requests until there are no more."""
         answer = None
-        while True:
-            head = self.read(self._exchange(answer))
-            answer = self.answer_to(head)
+        with self._turn:
+            while True:
+                head = self.read(self._exchange(answer))
+                answer = self.answer_to(head)
 
     def perform(self, operation, *rest):
         own = getattr(self, f"_do_{operation}", None)
@@ -158,6 +159,8 @@ class _Server(Peer):
             if not is_same:
                 kind = type(made).__name__
                 self.surroundings.doubt = f"the candidate changes an object of the tests, of the type `{kind}`"
+        if head[0] != "ask" and self._depth == 0 and threading.active_count() > 1:
+            self.surroundings.go_on()
         try:
             return super().written(*head)
         except Refused as error:

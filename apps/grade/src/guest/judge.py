@@ -239,9 +239,7 @@ class Link(Peer):
         """Returns why a failure may not be the candidate's; `None` if it is."""
         if self.surroundings is not None and self.surroundings.shares_random():
             return "the tests and the candidate draw from one sequence of random numbers"
-        if self.surroundings is not None and self.surroundings.sees_order:
-            return ORDER
-        return None
+        return None if self.surroundings is None else self.surroundings.shaken
 
     def refuse(self, reason):
         self.doubt = self.doubt or reason

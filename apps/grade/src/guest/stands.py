@@ -1,13 +1,14 @@
 """Stand-ins: objects here for objects of the other side, which may be called, iterated and so on.
 
-Both sides of a grading run have this code. They exchange requests and answers, one at a time; who waits
-for an answer may be asked meanwhile. Each class of the other side gets one here with the same name,
+Both sides of a grading run have this code. They exchange requests and answers, one at a time. The side
+that waits for an answer may be asked meanwhile, and answers first. Each class of the other side gets one here with the same name,
 documentation and special methods, so that `len`, `for`, `with`, `await` and `isinstance` find what they
 would find natively.
 """
 
 import abc
 import sys
+import threading
 import types
 import weakref
 
@@ -60,6 +61,11 @@ class Peer:
     def __init__(self, exchange, first):
         # Sends a text, and returns the other side's next one.
         self._exchange = exchange
+        # Held by the thread whose message was sent last, until its answer has come. Without it, threads
+        # may ask while another one does what the other side has asked for.
+        self._turn = threading.Condition()
+        # How many requests of the other side are being done, the newest of which is answered first.
+        self._depth = 0
         self._shared = Shared(first)
         self._objects, self._numbers, self._count = {}, {}, 0
         self._stand_ins, self._kinds = weakref.WeakValueDictionary(), {}
@@ -71,23 +77,33 @@ class Peer:
 
     def ask(self, *request):
         """Has the other side do something; returns what it returns, or raises what it raises."""
-        text = self.written("ask", *request)
-        while True:
-            head = self.read(self._exchange(text))
-            if head[0] == "value" and len(head) == 2:
-                return head[1]
-            if head[0] == "raise" and len(head) == 2 and isinstance(head[1], BaseException):
-                raise head[1]
-            if head[0] == "refuse" and len(head) == 2 and type(head[1]) is str:
-                self.refuse(head[1])
-            text = self.answer_to(head)
+        with self._turn:
+            text = self.written("ask", *request)
+            while True:
+                head = self.read(self._exchange(text))
+                if head[0] == "value" and len(head) == 2:
+                    return head[1]
+                if head[0] == "raise" and len(head) == 2 and isinstance(head[1], BaseException):
+                    raise head[1]
+                if head[0] == "refuse" and len(head) == 2 and type(head[1]) is str:
+                    self.refuse(head[1])
+                text = self.answer_to(head)
 
     def answer_to(self, head):
-        """Returns the answer to a request, as text."""
+        """Returns the answer to a request, as text. Other threads may ask meanwhile."""
         if head[0] != "ask" or len(head) < 2 or type(head[1]) is not str:
             raise Malformed("the candidate sent an invalid answer")
         try:
-            return self.written("value", self.perform(*head[1:]))
+            self._depth = depth = self._depth + 1
+            self._turn.release()
+            try:
+                result = self.perform(*head[1:])
+            finally:
+                self._turn.acquire()
+                self._turn.wait_for(lambda: self._depth == depth)
+                self._depth -= 1
+                self._turn.notify_all()
+            return self.written("value", result)
         except self.fatal:
             raise
         except Refused as error:

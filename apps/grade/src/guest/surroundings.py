@@ -28,6 +28,8 @@ _FILE_EVENTS = {
 # What the judge would run when it imports it isn't taken from the candidate.
 _PROGRAMS = (".py", ".pyc", ".pyo", ".pth", ".so", ".pyd", ".pyi")
 _MOST_FILE_BYTES = 16 << 20
+# What a side tells of why the tests may decide nothing.
+_REASONS = ("limit", "doubt", "shaken")
 _LONGEST_DOUBT = 300
 _ABSENT = ("absent",)
 
@@ -197,16 +199,20 @@ class Surroundings:
         self.reads_creation = False
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
         self._is_drawn = self._is_random_shared = False
-        # Whether the candidate has seen an order of a set that depends on the width of hashes.
-        self.sees_order = self._is_order_told = False
-        # What of the sandbox this side has met, and what can't be shared; and whether the other side knows.
-        self.limit = self.doubt = None
-        self._is_limit_told = self._is_doubt_told = False
+        # What of the sandbox this side has met, what can't be shared, and why a failure may not be the
+        # candidate's; and which of them the other side knows.
+        self.limit = self.doubt = self.shaken = None
+        self._told = set()
         __import__("random")
         self._random, self._numbers = self._random_states()
 
     def see_order(self):
-        self.sees_order = True
+        """Notes that the candidate has seen an order of a set that depends on the width of hashes."""
+        self.shaken = ORDER
+
+    def go_on(self):
+        """Notes that a call of the candidate has returned, and its threads go on."""
+        self.shaken = self.shaken or "threads of the candidate go on after its call, where its tests don't see them"
 
     def meet(self, limit):
         """Notes that this side has met a limit of the sandbox."""
@@ -264,15 +270,10 @@ class Surroundings:
         if self._is_judge:
             self._tell_candidate(news)
             return tuple(news)
-        if self.sees_order and not self._is_order_told:
-            self._is_order_told = True
-            news.append(("order", True))
-        if self.limit is not None and not self._is_limit_told:
-            self._is_limit_told = True
-            news.append(("limit", self.limit))
-        if self.doubt is not None and not self._is_doubt_told:
-            self._is_doubt_told = True
-            news.append(("doubt", self.doubt))
+        for kind in _REASONS:
+            if getattr(self, kind) is not None and kind not in self._told:
+                self._told.add(kind)
+                news.append((kind, getattr(self, kind)))
         states = self._random_states()
         if states != (self._random, self._numbers):
             self._random, self._numbers = states
@@ -337,9 +338,7 @@ class Surroundings:
                 self._hearing.hear(told)
             elif self._is_judge and kind == "drawn":
                 self._is_drawn = True
-            elif self._is_judge and kind == "order":
-                self.sees_order = True
-            elif self._is_judge and kind in ("limit", "doubt"):
+            elif self._is_judge and kind in _REASONS:
                 setattr(self, kind, getattr(self, kind) or str(told)[:_LONGEST_DOUBT])
             elif self._is_judge:
                 raise Malformed("the candidate sent an invalid report")

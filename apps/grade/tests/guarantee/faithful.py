@@ -1163,3 +1163,88 @@ def test_large():
 # right
 import numpy
 def total(count): return numpy.arange(count).sum()
+# case: threads of the candidate use objects of the tests
+import unittest
+from unittest.mock import patch
+class Tests(unittest.TestCase):
+    @patch("subprocess.Popen")
+    def test_codes(self, popen):
+        popen.return_value.poll.side_effect = range(20)
+        self.assertEqual(sorted(codes(["x"] * 20)), list(range(20)))
+        self.assertEqual(popen.call_count, 20)
+    def test_callback(self):
+        seen = []
+        each(range(30), lambda item: seen.append(inner(item)))
+        self.assertEqual(sorted(seen), [item + 1 for item in range(30)])
+# right
+import subprocess, threading, time
+def codes(commands):
+    found = []
+    def run(command):
+        process = subprocess.Popen(command)
+        time.sleep(0.01)
+        found.append(process.poll())
+    threads = [threading.Thread(target=run, args=(command,)) for command in commands]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return found
+def each(items, call):
+    threads = [threading.Thread(target=call, args=(item,)) for item in items]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+def inner(item): return item + 1
+# wrong
+import subprocess
+def codes(commands): return [subprocess.Popen(command).poll() for command in commands[1:]]
+def each(items, call): pass
+def inner(item): return item + 1
+# case: threads of the tests call the candidate
+import threading
+counter = Counter()
+def work():
+    for _ in range(50): counter.add()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert counter.count == 200
+# right
+import threading
+class Counter:
+    def __init__(self): self.count, self.lock = 0, threading.Lock()
+    def add(self):
+        with self.lock: self.count += 1
+# wrong
+class Counter:
+    count = 0
+    def add(self): self.count = min(self.count + 1, 199)
+# case: a thread of the candidate outlives the call
+import time
+seen = []
+later(seen.append)
+deadline = time.monotonic() + 10
+while not seen and time.monotonic() < deadline: ping()
+assert seen == [1]
+# right
+import threading, time
+def later(call):
+    def run():
+        time.sleep(0.02)
+        call(1)
+    threading.Thread(target=run, daemon=True).start()
+def ping(): time.sleep(0.005)
+# wrong
+def later(call): pass
+def ping(): import time; time.sleep(1)
+# undecided: a thread goes on while no call is open
+import time
+seen = []
+later(seen.append)
+time.sleep(0.5)
+assert seen == [1]
+# right
+import threading, time
+def later(call):
+    def run():
+        time.sleep(0.02)
+        call(1)
+    threading.Thread(target=run, daemon=True).start()
