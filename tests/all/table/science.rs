@@ -201,6 +201,19 @@ pub(super) fn rows() -> Vec<Row> {
             "import pandas as pd\npd.Timestamp('2026-01-02 03:04')",
             "Timestamp('2026-01-02 03:04:00')",
         ),
+        // Indices and default integers are one type elsewhere.
+        completes(
+            "
+            import numpy as np, pandas as pd
+            frame = pd.DataFrame({'a': [1, 2], 'b': [3, 4]}, index=['x', 'y'])
+            frame['mean'] = frame.mean(axis=1)
+            frame.loc['all'] = frame.mean()
+            places = np.cumsum(np.flatnonzero([1, 1, 1]))
+            [frame.loc['all'].tolist(), pd._libs.algos.ensure_platform_int(places).tolist()]
+            ",
+            json!([[1.5, 3.5, 2.5], [0, 1, 3]]),
+            "[[1.5, 3.5, 2.5], [0, 1, 3]]",
+        ),
         shows("import pandas as pd\npd.Index([1, 2])", "Index([1, 2], dtype='int64')"),
         shows("import pandas as pd\n[pd.NA, pd.NaT]", "[<NA>, NaT]"),
         completes(

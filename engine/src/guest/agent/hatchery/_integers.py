@@ -1,8 +1,12 @@
 """NumPy's default integer, which has 64 bits here, while pointers have 32.
 
 Its type is what the compiled module makes it (`integers.rs`). Here NumPy's names of it follow, and
-compiled code of others that takes it for the integer of a pointer's width.
+compiled code of others that takes it for the integer of a pointer's width, which indices have.
 """
+
+import functools
+import operator
+import sys
 
 
 def named(aliases):
@@ -56,11 +60,56 @@ def sampled(random):
         random.np = Pointers(random.np)
 
 
-def located(lib):
-    """Columns of frames are stored by indices, and found by default integers."""
-    given = getattr(lib, "maybe_indices_to_slice", None)
-    if given is not None:
-        lib.maybe_indices_to_slice = lambda indices, most: given(indices.astype("p", copy=False), most)
+def compiled(module):
+    """Compiled functions that want indices take default integers, too.
+
+    Elsewhere both are one type, and sums of indices, for example, are again indices.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or numpy.dtype(int).itemsize == numpy.dtype("p").itemsize:
+        return
+    for name, given in list(vars(module).items()):
+        if type(given).__name__ == "cython_function_or_method":
+            setattr(module, name, narrowing(given))
+
+
+def narrowing(given):
+    """Returns a function that narrows arrays of default integers if `given` refuses them."""
+
+    @functools.wraps(given)
+    def narrowed(*args, **keywords):
+        try:
+            return given(*args, **keywords)
+        except ValueError as error:
+            if not (type(error) is ValueError and str(error).endswith("but got 'long long'")):
+                raise
+            refused = error
+        narrow = [_as_indices(arg) for arg in args]
+        places = [place for place in reversed(range(len(args))) if narrow[place] is not args[place]]
+        # The refusal doesn't name the argument, and others may have to stay wide.
+        for chosen in (*([place] for place in places), places):
+            try:
+                result = given(*(narrow[at] if at in chosen else arg for at, arg in enumerate(args)), **keywords)
+            except ValueError:
+                continue
+            for place in chosen:
+                if type(args[place]) is not list and args[place].flags.writeable:
+                    args[place][...] = narrow[place]
+            return result
+        raise refused
+
+    return narrowed
+
+
+def _as_indices(value):
+    """Returns an array of default integers, or a list with such arrays, as indices; other values as they are."""
+    if type(value) is list:
+        narrow = [_as_indices(item) for item in value]
+        return value if all(map(operator.is_, narrow, value)) else narrow
+    if not isinstance(value, sys.modules["numpy"].ndarray) or value.dtype.char != "q":
+        return value
+    narrow = value.astype("p")
+    return narrow if (narrow == value).all() else value
 
 
 def peaks(finding):
@@ -77,10 +126,10 @@ def peaks(finding):
 
 
 ADAPT = {
+    None: compiled,
     "numpy._core._type_aliases": named,
     "numpy._core.arrayprint": shown,
     "numpy.random.mtrand": drawn,
-    "pandas._libs.lib": located,
     "scipy.signal._peak_finding": peaks,
     "sklearn.utils._random": sampled,
 }

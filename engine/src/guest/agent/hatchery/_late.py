@@ -28,7 +28,6 @@ ADAPTED = {
     "numpy._core._type_aliases": "hatchery._integers",
     "numpy._core.arrayprint": "hatchery._integers",
     "numpy.random.mtrand": "hatchery._integers",
-    "pandas._libs.lib": "hatchery._integers",
     "scipy.signal._peak_finding": "hatchery._integers",
     "sklearn.utils._random": "hatchery._integers",
     "asyncio": "hatchery._system",
@@ -40,6 +39,8 @@ ADAPTED = {
     "concurrent.futures.process": "hatchery._processes",
     "warnings": "hatchery._warnings",
 }
+# Packages whose compiled modules `None` of the table of this module adapts, if nothing else does.
+COMPILED, OF_COMPILED = ("pandas", "scipy", "sklearn", "statsmodels"), "hatchery._integers"
 
 
 class CodeFinder:
@@ -62,14 +63,15 @@ class LateFinder(CodeFinder):
     """Finds modules of the package, and intercepts imports of modules to adapt."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in ADAPTED:
+        is_adapted = name in ADAPTED
+        if not is_adapted and name.partition(".")[0] not in COMPILED:
             return super().find_spec(name)
         for finder in sys.meta_path:
             # As imports do: a program's finder may lack the method.
             find = getattr(finder, "find_spec", None) if finder is not self else None
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
+                if hasattr(spec.loader, "exec_module") and (is_adapted or spec.origin == "built-in"):
                     spec.loader = AdaptingLoader(spec.loader)
                 return spec
         return None
@@ -96,12 +98,13 @@ class AdaptingLoader:
 
 def adapt(module):
     """Adapts a module that was imported."""
-    name = ADAPTED[module.__name__]
+    name = ADAPTED.get(module.__name__, OF_COMPILED)
     try:
         __import__(name)
     except ImportError:
         return  # the program removed our package
-    change = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
+    changes = getattr(sys.modules[name], "ADAPT", {})
+    change = changes.get(module.__name__, changes.get(None))
     if change is not None:
         change(module)
 
