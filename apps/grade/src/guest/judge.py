@@ -142,6 +142,8 @@ class Link(Peer):
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
+        if "pyfakefs" in sources:
+            self.doubt = "the tests replace the files of their own interpreter (`pyfakefs`)"
         watch_limits((_TESTS, "<task>"), self.surroundings.meet)
         try:
             self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
@@ -291,9 +293,11 @@ class Link(Peer):
             self.refuse(f"the tests can't have the candidate's module `{module}`")
         return sys.modules[module]
 
-    def exception(self, kind, args):
+    def exception(self, kind, args, made_of):
         if issubclass(kind, (Exception, SystemExit)) and not issubclass(kind, _ENDINGS):
-            return super().exception(kind, args)
+            return super().exception(kind, args, made_of)
+        if issubclass(kind, _ENDINGS):
+            self.refuse(f"the candidate raises `{kind.__name__}`, which would end a loop of the tests")
         return CandidateExit(f"it raised {kind.__name__}: {args}"[:1000])
 
     def call(self, target, args, keywords):

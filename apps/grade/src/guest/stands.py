@@ -7,6 +7,7 @@ would find natively.
 """
 
 import abc
+import contextlib
 import sys
 import threading
 import types
@@ -50,6 +51,26 @@ _FUNCTION_TYPES = (
 class Refused(BaseException):
     """What an object of the other side can't be used for, or an object that can't be given to it. No
     `except Exception` of tests catches it."""
+
+
+def _made_of(error):
+    """Returns arguments and attributes of an exception of a library; `None` if it doesn't tell."""
+    try:
+        _, args, *rest = error.__reduce__()
+        attributes = rest[0] if rest else None
+    except Exception:
+        return None
+    attributes = dict(attributes) if type(attributes) is dict else {}
+    if isinstance(error, OSError):
+        attributes["filename"] = error.filename
+    others = (BaseException, types.TracebackType)  # they may lead back to this one
+    return (tuple(args), tuple((str(name), value) for name, value in attributes.items() if not isinstance(value, others)))
+
+
+def _error_with(kind, args):
+    made = kind.__new__(kind)
+    made.args = args
+    return made
 
 
 class Peer:
@@ -147,8 +168,9 @@ class Peer:
         if isinstance(value, type):
             return ("class", self.description(value))
         if isinstance(value, BaseException):
-            cause = value.__cause__
-            return ("exception", self.number(value), self.description(type(value)), tuple(value.args), cause)
+            kind = self.description(type(value))
+            made_of = None if type(value).__module__ in _OWN else _made_of(value)
+            return ("exception", self.number(value), kind, tuple(value.args), value.__cause__, made_of)
         if type(value) is types.CoroutineType:
             return ("coroutine", self.number(value), value.__name__)
         base = _plain_base(type(value))
@@ -222,8 +244,8 @@ class Peer:
         if name == "class":
             return self._class(*parts)
         if name == "exception":
-            number, kind, args, cause = parts
-            made = self._stand_in(number, self._class(kind), args)
+            number, kind, args, cause, made_of = parts
+            made = self._stand_in(number, self._class(kind), args, made_of=made_of)
             made.__cause__ = cause
             return made
         if name == "coroutine":
@@ -240,14 +262,14 @@ class Peer:
     def resolve(self, name, parts):
         raise Malformed(f"the candidate sent an invalid value: `{name[:40]}`")
 
-    def _stand_in(self, number, kind, args=(), plain=None):
+    def _stand_in(self, number, kind, args=(), plain=None, made_of=None):
         made = self._stand_ins.get(number)
         if made is not None:
             return made
         if type(number) is not int:
             raise Malformed("the candidate sent an invalid value")
         if issubclass(kind, BaseException):
-            made = self.exception(kind, args)
+            made = self.exception(kind, args, made_of)
             if type(kind) is not StandInClass:
                 return made
             made.__dict__["_hatchery_number"] = number
@@ -262,15 +284,23 @@ class Peer:
         self._released.discard(number)
         return made
 
-    def exception(self, kind, args):
-        """Returns an exception that the other side has raised or given."""
-        if type(kind) is not StandInClass:
-            try:
-                return kind(*args)
-            except Exception:
-                pass  # it needs other arguments
-        made = kind.__new__(kind)
-        made.args = args
+    def exception(self, kind, args, made_of):
+        """Returns an exception that the other side has raised or given.
+
+        Args:
+            args: Its `args`.
+            made_of: What it is made of, if it is one of a library: arguments of its class, and attributes.
+        """
+        if type(kind) is StandInClass or made_of is None:
+            return _error_with(kind, args)
+        try:
+            made = kind(*made_of[0])
+        except Exception:
+            made = _error_with(kind, args)  # it needs other arguments
+        for name, value in made_of[1]:
+            if not name.startswith("__"):
+                with contextlib.suppress(AttributeError):
+                    setattr(made, name, value)
         return made
 
     def local_class(self, module, qualname):

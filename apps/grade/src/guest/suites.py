@@ -287,8 +287,8 @@ class Suite:
         if library:
             return f"`{library}` can't use an object of the candidate that isn't in its own interpreter"
         if isinstance(error, AttributeError) and _raised_by_tests(error):
-            owner = getattr(error.obj, "__self__", error.obj)
-            if type(type(owner)) is StandInClass:
+            owners = (error.obj, getattr(error.obj, "__self__", None))
+            if any(type(type(owner)) is StandInClass for owner in owners):
                 return "an object of the candidate has attributes only in its own interpreter"
         if any("__dict__" in line or "vars(" in line or "getmembers" in line for line in self._lines_of(error)):
             return "what a class of the candidate's defines is known only in its own interpreter"

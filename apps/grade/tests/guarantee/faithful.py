@@ -1248,3 +1248,54 @@ def later(call):
         time.sleep(0.02)
         call(1)
     threading.Thread(target=run, daemon=True).start()
+# case: exceptions of libraries have their attributes
+import json, subprocess, unittest, urllib.error, urllib.request
+from unittest.mock import patch
+class Tests(unittest.TestCase):
+    @patch("urllib.request.urlopen")
+    def test_given(self, urlopen):
+        urlopen.side_effect = urllib.error.HTTPError("u", 404, "Not Found", hdrs={}, fp=None)
+        with self.assertRaisesRegex(ValueError, "404 Not Found"): fetch("u")
+    def test_raised(self):
+        for act, kind, attributes in (
+            (parse, json.JSONDecodeError, dict(msg="Expecting value", pos=0, lineno=1)),
+            (run, subprocess.CalledProcessError, dict(returncode=3, cmd="x")),
+            (read, FileNotFoundError, dict(errno=2, filename="nofile")),
+            (load, ImportError, dict(name="json", name_from="nothing")),
+            (respond, urllib.error.HTTPError, dict(code=404, reason="Not Found", filename="u")),
+        ):
+            with self.assertRaises(kind) as caught: act()
+            for name, value in attributes.items(): self.assertEqual(getattr(caught.exception, name), value)
+# right
+import json, subprocess, urllib.error, urllib.request
+def fetch(url):
+    try: urllib.request.urlopen(url)
+    except urllib.error.HTTPError as error: raise ValueError(f"{error.code} {error.reason}")
+def parse(): json.loads("")
+def run(): raise subprocess.CalledProcessError(3, "x")
+def read(): open("nofile")
+def load(): from json import nothing
+def respond(): raise urllib.error.HTTPError("u", 404, "Not Found", hdrs={}, fp=None)
+# wrong
+import json, subprocess, urllib.error, urllib.request
+def fetch(url):
+    try: urllib.request.urlopen(url)
+    except urllib.error.HTTPError as error: raise ValueError("404")
+def parse(): json.loads(" x")
+def run(): raise subprocess.CalledProcessError(4, "x")
+def read(): open("nofile")
+def load(): from json import nothing
+def respond(): raise urllib.error.HTTPError("u", 404, "Not Found", hdrs={}, fp=None)
+# undecided: an exception that would end a loop of the tests
+try: end()
+except StopIteration as error: assert error.value == 3
+else: assert False
+# right
+def end(): raise StopIteration(3)
+# undecided: an attribute that only the object's own class finds
+assert settings().__getattribute__("app") == 3
+# right
+class Settings:
+    def __init__(self): self.app = 3
+    def __getattr__(self, name): return None
+def settings(): return Settings()
