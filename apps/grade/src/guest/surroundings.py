@@ -175,6 +175,40 @@ class Files:
         self._rmdir(path)
 
 
+def _decimal_settings(decimal):
+    context = decimal.getcontext()
+    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp)
+
+
+def _django_settings(conf):
+    holder = vars(conf.settings)["_wrapped"] if conf.settings.configured else None
+    return tuple((name, value) for name, value in vars(holder).items() if name.isupper()) if holder else ()
+
+
+def _configure_django(conf, settings):
+    if settings and not conf.settings.configured:
+        conf.settings.configure(**dict(settings))
+
+
+# Settings of modules that tests change by calls: how they are read, and how they are set.
+_SETTINGS = {
+    "sys": (lambda sys: sys.getrecursionlimit(), lambda sys, limit: sys.setrecursionlimit(limit)),
+    "decimal": (_decimal_settings, lambda decimal, told: decimal.setcontext(decimal.Context(*told))),
+    "locale": (lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, name: locale.setlocale(locale.LC_ALL, name)),
+    "numpy": (
+        lambda numpy: (numpy.get_printoptions(), numpy.geterr()),
+        lambda numpy, told: (numpy.set_printoptions(**told[0]), numpy.seterr(**told[1])),
+    ),
+    "django.conf": (_django_settings, _configure_django),
+}
+
+
+def _settings():
+    """Returns the settings of the modules that are imported, as pairs."""
+    found = ((module, sys.modules.get(module)) for module in _SETTINGS)
+    return tuple((name, _SETTINGS[name][0](module)) for name, module in found if module is not None)
+
+
 class Surroundings:
     """The surroundings of one side."""
 
@@ -205,6 +239,7 @@ class Surroundings:
         self._told = set()
         __import__("random")
         self._random, self._numbers = self._random_states()
+        self._settings = _settings()
 
     def see_order(self):
         """Notes that the candidate has seen an order of a set that depends on the width of hashes."""
@@ -293,6 +328,10 @@ class Surroundings:
             if now != before:
                 news.append((kind, now))
         self._random, self._numbers = state, numbers
+        settings = _settings()
+        if settings != self._settings:
+            self._settings = settings
+            news.append(("settings", settings))
         captured = (sys.stdout is not self._streams[0], sys.stderr is not self._streams[1])
         if captured != self._captured:
             self._captured = captured
@@ -362,6 +401,10 @@ class Surroundings:
         name, keys, *rest = numbers
         numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
         self._numbers = numbers
+
+    def _take_settings(self, settings):
+        for module, told in settings:
+            _SETTINGS[module][1](__import__(module, fromlist=["x"]), told)
 
     def _take_captured(self, captured):
         writers = [

@@ -1299,3 +1299,28 @@ class Settings:
     def __init__(self): self.app = 3
     def __getattr__(self, name): return None
 def settings(): return Settings()
+# case: settings that tests change by calls
+import decimal, sys, numpy
+from decimal import Decimal
+decimal.getcontext().prec = 5
+sys.setrecursionlimit(5000)
+numpy.set_printoptions(precision=2)
+numpy.seterr(all="raise")
+assert str(third(Decimal(1))) == "0.33333"
+assert deep(2000) == 2000
+assert text() == "[0.33]"
+try: divided()
+except FloatingPointError: pass
+else: assert False
+# right
+import numpy
+def third(one): return one / 3
+def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
+def text(): return str(numpy.array([1 / 3]))
+def divided(): return numpy.array([1.0]) / 0
+# wrong
+import numpy
+def third(one): return one / 3
+def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
+def text(): return str(numpy.array([1 / 4]))
+def divided(): return numpy.array([1.0]) / 0
