@@ -38,7 +38,7 @@ class _Server(Peer):
     def _do_begin(self, has_files, is_heard, imports):
         """Runs the candidate's code as a module."""
         self.surroundings = Surroundings(False, has_files, is_heard)
-        self.surroundings.reads_creation = "ctime" in self._code or "birthtime" in self._code
+        self.surroundings.reads_creation = any(word in self._code for word in ("getctime", "st_ctime", "birthtime"))
         watch_limits((f"<{self._name}>",), self.surroundings.meet)
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
