@@ -20,6 +20,7 @@ _LIMITS = (
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
     ("<= sys.maxsize", "the sandbox's pointers have 32 bits"),
     ("out of bounds for int32", NARROW),
+    ("coder jpeg", "the sandbox's Pillow has no JPEG decoder"),
     ("array is too big", "the sandbox's pointers have 32 bits"),
     ("Maximum allowed dimension exceeded", "the sandbox's pointers have 32 bits"),
 )
