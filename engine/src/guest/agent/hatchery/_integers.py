@@ -60,6 +60,15 @@ def sampled(random):
         random.np = Pointers(random.np)
 
 
+# Modules of pandas whose functions want indices, some of them with names. What is called for each value,
+# as most of `lib` is, gets no step in between.
+OF_PANDAS = {
+    "algos": None, "groupby": None, "hashtable": None, "index": None, "internals": None, "join": None,
+    "lib": ("maybe_indices_to_slice", "get_reverse_indexer", "indices_fast", "generate_slices", "count_level_2d"),
+    "reshape": None, "sparse": None, "window.aggregations": None, "window.indexers": None,
+}
+
+
 def compiled(module):
     """Compiled functions that want indices take default integers, too.
 
@@ -68,8 +77,12 @@ def compiled(module):
     numpy = sys.modules.get("numpy")
     if numpy is None or numpy.dtype(int).itemsize == numpy.dtype("p").itemsize:
         return
+    package, _, inner = module.__name__.partition("._libs.")
+    if package == "pandas" and inner not in OF_PANDAS:
+        return
+    names = OF_PANDAS[inner] if package == "pandas" else None
     for name, given in list(vars(module).items()):
-        if type(given).__name__ == "cython_function_or_method":
+        if type(given).__name__ == "cython_function_or_method" and (names is None or name in names):
             setattr(module, name, narrowing(given))
 
 
