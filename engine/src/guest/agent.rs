@@ -7,7 +7,6 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use self::boot::ThreadSupport;
 pub(crate) use self::boot::Word;
 pub(crate) use self::wire::AgentFrame;
 use self::wire::{HEADER_BYTES, ListedForm, ReplyParts};
@@ -75,9 +74,9 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Returns everything that this module puts into the guest, for the key of an image.
 pub(crate) fn identity() -> String {
-    let [program, command] = [boot::command_program(), boot::command_source(ThreadSupport::AtOnce)];
+    let [program, command] = [boot::command_program(), boot::command_source(true)];
     let words = Word::ALL.map(Word::source).join(" ");
-    [&boot::reactor_source(ThreadSupport::InTurn), &program, &command, &words, SITE].join("\n")
+    [&boot::reactor_source(true), &program, &command, &words, SITE].join("\n")
 }
 
 /// Encodes the request to compile a program. The reply is its code, or nothing.

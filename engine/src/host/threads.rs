@@ -20,13 +20,12 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, Module, RuntimeError, Value};
+use wasmer::{FunctionEnv, Instance, Module, RuntimeError, Store, Value};
 
 use super::env::{Caller, GuestEnv, Parts, Siblings, ThreadExit, ThreadStart, unwind};
 use super::reactor;
 use super::wasi::process;
 use crate::errno::{Errno, Result};
-use crate::guest::agent::boot::ThreadSupport;
 use crate::guest::recursion::C_STACK_BYTES;
 use crate::interrupt::gate::words::{ThreadWords, VALUES_BYTES};
 use crate::interrupt::gate::{Stopped, ThreadGate};
@@ -63,6 +62,15 @@ pub(crate) struct Threads {
     /// Threads have run since the last `take_used`.
     is_used: AtomicBool,
     run: Mutex<Run>,
+    /// Instances of threads that have returned, for the next ones of this run.
+    idle: Mutex<Vec<GuestInstance>>,
+}
+
+/// What one thread runs.
+struct GuestInstance {
+    store: Store,
+    instance: Instance,
+    env: FunctionEnv<GuestEnv>,
 }
 
 /// The memory of the guest's instances.
@@ -115,14 +123,8 @@ impl Threads {
             changes: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             run: Mutex::default(),
+            idle: Mutex::default(),
         })
-    }
-
-    pub(crate) fn kind(&self) -> ThreadSupport {
-        match self.memory {
-            ThreadMemory::Shared(_) => ThreadSupport::AtOnce,
-            ThreadMemory::Own(..) => ThreadSupport::InTurn,
-        }
     }
 
     /// Begins a run that may have `most` threads at once.
@@ -137,6 +139,7 @@ impl Threads {
         let is_held = gate.others() == 0 || gate.hold_others(A_MOMENT, patience);
         if self.is_used.swap(gate.others() > 0, Ordering::Relaxed) {
             self.memory.guest().forget_copied();
+            self.idle.lock().clear();
         }
         (is_held, self.run.lock().end.take())
     }
@@ -147,6 +150,7 @@ impl Threads {
         let have_left = gate.others() == 0 || gate.end_others(PATIENCE, LONGEST);
         if self.is_used.swap(false, Ordering::Relaxed) {
             self.memory.guest().forget_copied();
+            self.idle.lock().clear();
         }
         if !have_left {
             tracing::error!("a thread of a guest continues long after a request to end");
@@ -185,11 +189,7 @@ impl Threads {
         }
     }
 
-    fn run_guest(
-        self: &Arc<Self>,
-        passage: &Arc<ThreadGate>,
-        begins: ThreadStart,
-    ) -> Result<(), RuntimeError> {
+    fn instantiate(&self, passage: &Arc<ThreadGate>) -> Result<GuestInstance, RuntimeError> {
         let mut store = self.engine.store();
         let env = GuestEnv::new(Arc::clone(passage), &self.parts);
         let env = FunctionEnv::new(&mut store, env);
@@ -206,6 +206,23 @@ impl Threads {
             passage.guest(|| Instance::new(&mut store, &self.module, &imports).map_err(unwind))
         });
         let instance = instance.map_err(unwind)??;
+        Ok(GuestInstance { store, instance, env })
+    }
+
+    fn run_guest(
+        self: &Arc<Self>,
+        passage: &Arc<ThreadGate>,
+        begins: ThreadStart,
+    ) -> Result<(), RuntimeError> {
+        let idle = self.idle.lock().pop();
+        let GuestInstance { mut store, instance, env } = match idle {
+            Some(mut idle) => {
+                let passage = Arc::clone(passage);
+                *idle.env.as_mut(&mut idle.store) = GuestEnv::new(passage, &self.parts);
+                idle
+            }
+            None => self.instantiate(passage)?,
+        };
         let exports = &instance.exports;
         let handler = exports.get_typed_function(&store, process::HANDLER).ok();
         let alloc = exports.get_typed_function(&store, ALLOC).ok();
@@ -232,6 +249,10 @@ impl Threads {
                 passage.guest(|| start.call(&mut store, argument)).map_err(unwind)??;
                 // Still in this thread's turn.
                 self.give_block(block);
+                // What is idle keeps neither the thread at the gate nor this value.
+                let main = Arc::new(ThreadGate::of_main(Arc::clone(passage.gate())));
+                *env.as_mut(&mut store) = GuestEnv::new(main, &self.parts);
+                self.idle.lock().push(GuestInstance { store, instance, env });
                 Ok(())
             }
         }

@@ -21,7 +21,7 @@ use super::judge::TurnFailure;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::Word;
-use crate::guest::agent::boot::{self, ThreadSupport};
+use crate::guest::agent::boot;
 use crate::host::call_channel::{CallChannel, Entered};
 use crate::host::env::{GuestExit, unwind};
 use crate::host::wasi::bytes::Buffer;
@@ -173,11 +173,8 @@ impl Guest<'_> {
         match self.entry {
             Entrance::Reactor { .. } => {
                 started.map_err(TurnFailure::Trap)?;
-                let threads = match threads::are_given(instance.module()) {
-                    true => ThreadSupport::InTurn,
-                    false => ThreadSupport::None,
-                };
-                self.run_source(&boot::reactor_source(threads))
+                let has_threads = threads::are_given(instance.module());
+                self.run_source(&boot::reactor_source(has_threads))
             }
             // It stays in `os._exit`.
             Entrance::Command { .. } => match started {

@@ -14,7 +14,7 @@ use super::{Interpreter, START_LIMIT};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent;
-use crate::guest::agent::boot::{self, ThreadSupport};
+use crate::guest::agent::boot;
 use crate::guest::recursion;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, Parts, RunSetup, Siblings};
@@ -194,11 +194,7 @@ impl Interpreter {
         let host = begin_host(&mut *self.host, setup)
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
-        let threads = match &self.threads {
-            None => ThreadSupport::None,
-            Some(threads) => threads.kind(),
-        };
-        let source = boot::command_source(threads).into_bytes();
+        let source = boot::command_source(self.threads.is_some()).into_bytes();
         self.channel.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = begin_gate(&self.gate);
         let handle = Arc::clone(&self.gate);

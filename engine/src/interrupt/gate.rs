@@ -23,12 +23,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use scopeguard::guard;
 
 use super::futex::{Futexes, MAIN, ThreadNumber};
 use super::raise::Raiser;
 use crate::interrupt::reason::StopReason;
 use crate::memory::GuestMemory;
-use crate::memory::tunables::{Expected, Waited};
+use crate::memory::tunables::Expected;
 use threads::GuestThreads;
 pub(crate) use threads::ThreadGate;
 use turn::{MOST_TURN, ThreadTurn};
@@ -213,10 +214,8 @@ impl Gate {
     /// Runs `call`, which enters the guest, on the guest's side.
     pub(crate) fn guest<T>(&self, call: impl FnOnce() -> T) -> Result<T, Stopped> {
         self.cross(Side::Guest)?;
-        let crossing = Crossing { gate: self, back: Side::Host };
-        let result = call();
-        drop(crossing);
-        Ok(result)
+        let _back = guard((), |()| self.cross_back(Side::Host));
+        Ok(call())
     }
 
     /// Runs `work` of the host on behalf of the guest, on the host's side.
@@ -225,9 +224,9 @@ impl Gate {
     /// guest must be unwound.
     pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> Result<T, Stopped> {
         self.cross(Side::Host)?;
-        let crossing = Crossing { gate: self, back: Side::Guest };
+        let back = guard((), |()| self.cross_back(Side::Guest));
         let result = work();
-        drop(crossing);
+        drop(back);
         // While this is the only thread, `work` had the memory all the time.
         if self.state.lock().has_ended() { Err(Stopped) } else { Ok(result) }
     }
@@ -290,34 +289,11 @@ impl Gate {
             if is_ready(state) {
                 return Woken::Ready;
             }
-            match deadline {
-                Some(deadline) => {
-                    if self.wake.wait_until(state, deadline).timed_out() {
-                        return if is_ready(state) { Woken::Ready } else { Woken::TimeOver };
-                    }
-                }
-                None => self.wake.wait(state),
+            if wait_on(&self.wake, state, deadline) {
+                return if is_ready(state) { Woken::Ready } else { Woken::TimeOver };
             }
         }
         Woken::Asked
-    }
-
-    /// Waits on the host's side, for a word of the memory to change: see
-    /// [`ThreadGate::wait_for_word`].
-    fn wait_for_word(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
-        let mut state = self.state.lock();
-        if !self.is_as_expected(at, expected) {
-            return Waited::Changed;
-        }
-        state.futexes.begin(MAIN, at);
-        let woken = self.wait_until(&mut state, deadline(timeout), timeout.is_some(), |state| {
-            state.futexes.is_over(MAIN)
-        });
-        match (state.futexes.end(MAIN), woken) {
-            _ if state.has_ended() => Waited::Stopped,
-            (true, _) | (_, Woken::Ready) => Waited::Notified,
-            (false, Woken::TimeOver | Woken::Asked) => Waited::TimeOver,
-        }
     }
 
     /// Whether the memory has this value there. A memory that was taken away has none.
@@ -432,6 +408,17 @@ impl Gate {
         Ok(())
     }
 
+    /// Moves back to the other side, also after a panic.
+    fn cross_back(&self, to: Side) {
+        let mut state = self.state.lock();
+        // A stop that was noted on the host's side takes effect now. The caller unwinds the guest,
+        // so the side stays the host's.
+        state.side = if state.has_ended() { Side::Host } else { to };
+        if state.side == Side::Guest {
+            self.raise(&mut state);
+        }
+    }
+
     /// Stops `run` at once, from any thread; its outcome says why, and its interpreter is lost. The
     /// first reason wins.
     ///
@@ -531,27 +518,24 @@ impl Gate {
     }
 }
 
-/// Moves back to the other side when it is dropped, also by a panic.
-struct Crossing<'a> {
-    gate: &'a Gate,
-    back: Side,
-}
-
-impl Drop for Crossing<'_> {
-    fn drop(&mut self) {
-        let mut state = self.gate.state.lock();
-        // A stop that was noted on the host's side takes effect now. The caller unwinds the guest,
-        // so the side stays the host's.
-        state.side = if state.has_ended() { Side::Host } else { self.back };
-        if state.side == Side::Guest {
-            self.gate.raise(&mut state);
-        }
-    }
-}
-
 /// Returns when a wait of this duration ends. A deadline beyond the clock's range never comes.
 fn deadline(duration: Option<Duration>) -> Option<Instant> {
     duration.and_then(|duration| Instant::now().checked_add(duration))
+}
+
+/// Waits for a wake-up. Returns whether the deadline is over.
+fn wait_on(
+    wake: &Condvar,
+    state: &mut MutexGuard<'_, GateState>,
+    deadline: Option<Instant>,
+) -> bool {
+    match deadline {
+        Some(deadline) => wake.wait_until(state, deadline).timed_out(),
+        None => {
+            wake.wait(state);
+            false
+        }
+    }
 }
 
 #[cfg(test)]

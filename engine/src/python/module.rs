@@ -28,6 +28,7 @@ use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use crate::python::distribution::{WASM_SHA256, hexadecimal};
+use beginnings::Beginnings;
 use early::lazy::{FullModule, LazyFunctions};
 use early::{Compilation, HotFunctions, LeaveOutLazy, first_functions};
 use integers::WidenIntegers;
@@ -40,6 +41,7 @@ use shape::ExportTable;
 use threads::GiveThreads;
 use throws::CountThrows;
 
+mod beginnings;
 mod blocks;
 mod early;
 pub(crate) mod imports;
@@ -76,10 +78,10 @@ fn engine_for(wasm: &[u8], first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     }
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
-    compiler.push_middleware(Arc::new(GrantLocks::default()));
+    compiler.push_middleware(Arc::new(Beginnings::new(GrantLocks)));
     compiler.push_middleware(Arc::new(ExportTable));
     if !wasm.is_empty() {
-        compiler.push_middleware(Arc::new(GiveThreads::to(wasm)));
+        compiler.push_middleware(Arc::new(Beginnings::new(GiveThreads::to(wasm))));
     }
     linked::configure(&mut compiler);
     let builder = EngineBuilder::new(compiler).set_features(Some(features));

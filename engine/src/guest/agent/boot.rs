@@ -14,7 +14,7 @@ macro_rules! files {
 
 /// The modules of the agent package, each after those that it imports.
 pub(super) const FILES: [(&str, &str); 19] = files! {
-    "__init__" "_wire" "_locks" "_streams" "_packages" "_describe" "_frames" "_compile" "_values"
+    "__init__" "_wire" "_waits" "_streams" "_packages" "_describe" "_frames" "_compile" "_values"
     "_display" "_host" "_surroundings" "_image" "_warnings" "_late" "_dates" "_paths" "_system"
     "_agent"
 };
@@ -57,19 +57,10 @@ impl Word {
 /// What the call channel answers when it is asked for its position: no file is that long.
 pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 
-/// Whether programs can start threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ThreadSupport {
-    None,
-    /// They run one at a time.
-    InTurn,
-    AtOnce,
-}
-
 /// Returns the source that starts the agent in a reactor build. While a program runs, the agent
 /// gives it a `__main__` of its own.
-pub(crate) fn reactor_source(threads: ThreadSupport) -> String {
-    let (attach, parts) = (include_str!("boot/reactor.py"), parts(threads));
+pub(crate) fn reactor_source(has_threads: bool) -> String {
+    let (attach, parts) = (include_str!("boot/reactor.py"), parts(has_threads));
     format!("{BOOT}{attach}_attach({parts})\ndel _boot, _attach\n")
 }
 
@@ -80,22 +71,20 @@ pub(crate) fn command_program() -> String {
 }
 
 /// Returns the source that starts the agent in a command build.
-pub(crate) fn command_source(threads: ThreadSupport) -> String {
+pub(crate) fn command_source(has_threads: bool) -> String {
     let enter = include_str!("boot/command.py");
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
-    let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(threads));
+    let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(has_threads));
     format!("{BOOT}{enter}_enter(({words},), {frame}, {parts})\n")
 }
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,
-/// whether those run one at a time, workspace, and files.
-fn parts(threads: ThreadSupport) -> String {
-    let python = |holds| if holds { "True" } else { "False" };
-    let has_threads = python(threads != ThreadSupport::None);
-    let takes_turns = python(threads == ThreadSupport::InTurn);
+/// workspace, and files.
+fn parts(has_threads: bool) -> String {
+    let has_threads = if has_threads { "True" } else { "False" };
     let listed = |files: &[(&str, &str)]| -> String {
         files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
     };
     let (files, late_files) = (listed(&FILES), listed(&LATE_FILES));
-    format!("{has_threads}, {takes_turns}, {WORKSPACE:?}, ({files}), ({late_files})")
+    format!("{has_threads}, {WORKSPACE:?}, ({files}), ({late_files})")
 }

@@ -1,14 +1,16 @@
 """Tests what the sandbox lacks and CPython has: waits, a network, file permissions."""
 
 import os
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
 
-from hatchery import _archives, _integers, _jpeg, _locks, _network, _pytest, _threads
+from hatchery import _archives, _integers, _jpeg, _network, _pytest, _threads, _waits
 
 
 class Lock:
@@ -21,71 +23,123 @@ class Lock:
         if timeout != -1 and (not blocking or timeout < 0):
             raise ValueError
         if self.is_taken:
-            assert not blocking
+            assert not blocking or timeout == 0
             return False
         self.is_taken = True
         return True
+
+
+class Clock:
+    """A time that sleeps let pass."""
+
+    def __init__(self, slept):
+        self.slept = slept
+
+    def monotonic(self):
+        return sum(self.slept)
 
 
 class SandboxTest(unittest.TestCase):
     def setUp(self):
         self.slept = []
 
+    def waits(self, **changed):
+        return mock.patch.multiple(_waits, plain_sleep=self.slept.append, **changed)
+
     def test_locks_sleep_or_refuse_where_they_would_wait(self):
-        is_locked = lambda lock: lock.is_taken
-        acquire, enter = _locks.lock_methods(Lock.take, is_locked, Lock, self.slept.append)
+        acquire, enter = _waits.lock_methods(Lock.take, Lock)
         self.assertTrue(acquire(Lock()) and acquire(Lock(), timeout=5) and enter(Lock()))
         self.assertFalse(acquire(Lock(True), False))
-        self.assertFalse(acquire(Lock(True), timeout=0.5))
-        self.assertFalse(acquire(Lock(True), True, 0))
+        with self.waits(time=Clock(self.slept)):
+            self.assertFalse(acquire(Lock(True), timeout=0.5))
+            self.assertFalse(acquire(Lock(True), True, 0))
         self.assertEqual(self.slept, [0.5, 0])
-        for wait in (acquire, enter):
+        for method in (acquire, enter):
             with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
-                wait(Lock(True))
+                method(Lock(True))
         for is_taken in (False, True):
             for arguments in ((True, -3), (False, 5)):
                 with self.assertRaises(ValueError):
                     acquire(Lock(is_taken), *arguments)
         # A finaliser, for example, can release it meanwhile.
         lock = Lock(True)
-        sleep = lambda seconds: setattr(lock, "is_taken", False)
-        acquire, _ = _locks.lock_methods(Lock.take, is_locked, Lock, sleep)
-        self.assertTrue(acquire(lock, timeout=1))
+        with mock.patch.object(_waits, "plain_sleep", lambda seconds: setattr(lock, "is_taken", False)):
+            self.assertTrue(acquire(lock, timeout=1))
 
     def test_queues_sleep_or_refuse_where_they_would_wait(self):
-        def take(queue, block=True, timeout=None):
-            if timeout is not None and timeout < 0:
-                raise ValueError
-            assert queue or not block
-            return queue.pop(0)
-
-        get = _locks.queue_method(take, lambda queue: not queue, self.slept.append)
-        self.assertEqual((get([1]), get([2], timeout=5), get([3], False)), (1, 2, 3))
-        for arguments in ((False,), (True, 0.5)):
-            with self.assertRaises(IndexError):
-                get([], *arguments)
+        get = _waits.queue_method(queue.SimpleQueue.get, queue.Empty)
+        filled = queue.SimpleQueue()
+        for one in range(3):
+            filled.put(one)
+        self.assertEqual((get(filled), get(filled, timeout=5), get(filled, False)), (0, 1, 2))
+        with self.waits(time=Clock(self.slept)):
+            for arguments in ((False,), (True, 0.5)):
+                with self.assertRaises(queue.Empty):
+                    get(filled, *arguments)
         self.assertEqual(self.slept, [0.5])
         with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
-            get([])
-        for queue in ([], [1]):
-            with self.assertRaises(ValueError):
-                get(queue, timeout=-1)
+            get(filled)
+        with self.assertRaises(ValueError):
+            get(filled, timeout=-1)
+
+    def test_the_main_thread_waits_for_others_in_parts_that_an_interrupt_ends(self):
+        parts = []
+
+        def take(lock, blocking=True, timeout=-1):
+            parts.append(timeout)
+            # An interrupt has ended the second part, and CPython has called a handler that returned.
+            return len(parts) == 3
+
+        acquire, _ = _waits.lock_methods(take, Lock)
+        with self.waits(is_alone=False):
+            self.assertTrue(acquire(Lock()))
+            self.assertEqual(parts, [-1, _waits.LONGEST, _waits.LONGEST])
+            ends = iter((False, False, False, True))
+            join = _waits.join_method(lambda handle, part: parts.append(part), lambda handle: next(ends))
+            join(None)
+            self.assertEqual(parts[3:], [_waits.LONGEST_JOIN] * 3)
+            parts.clear()
+            # Other threads wait as in CPython.
+            thread = threading.Thread(target=acquire, args=(Lock(),))
+            thread.start()
+            thread.join()
+            self.assertEqual(parts, [-1, -1])
+
+    def test_a_timer_s_handler_runs_while_the_main_thread_waits(self):
+        clock = Clock(self.slept)
+
+        class Timer:
+            due = 2
+
+            def ring(self):
+                if self.due is not None and clock.monotonic() >= self.due:
+                    self.due = None
+                    lock.is_taken = False
+
+        lock = Lock(True)
+        acquire, _ = _waits.lock_methods(Lock.take, Lock)
+        with self.waits(time=clock, timer=Timer()):
+            self.assertTrue(acquire(lock, timeout=9))
+            self.assertEqual(self.slept, [2, 7])
+            with self.assertRaisesRegex(RuntimeError, "deadlock: .* one thread"):
+                acquire(lock)
+            _waits.timer.due = 11
+            self.assertTrue(acquire(lock), "the handler releases it")
 
     def test_no_thread_is_started_where_none_can_run(self):
         with self.assertRaisesRegex(RuntimeError, "can't start new thread: .* asyncio"):
-            _locks.start_thread(print, ())
+            _waits.start_thread(print, ())
 
-    def test_the_first_thread_ends_the_waits_of_a_single_one(self):
-        class Kind:
-            wait = "of one thread"
+    def test_a_program_is_alone_until_it_has_started_a_thread(self):
+        def refuse():
+            raise RuntimeError
 
-        order = []
-        replaced = lambda kind, names: order.append((kind, names))
-        with mock.patch.object(_locks, "put", replaced):
-            start = _locks.first_start(lambda *args: order.append(args), [(Kind, {"wait": "usual"})])
-            start(print)
-            start(len)
-        self.assertEqual(order, [(Kind, {"wait": "usual"}), (print,), (len,)])
+        with self.waits(is_alone=True):
+            with self.assertRaises(RuntimeError):
+                _waits.starter(refuse)()
+            self.assertTrue(_waits.is_alone)
+            self.assertEqual(_waits.starter(lambda: 7)(), 7)
+            self.assertFalse(_waits.is_alone)
 
     def test_sockets_and_addresses_are_refused(self):
         source = """

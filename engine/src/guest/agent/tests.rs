@@ -11,10 +11,7 @@ use std::process::{Command, Stdio};
 /// those that they share.
 #[test]
 fn the_boot_source_carries_the_agent_unchanged() {
-    assert!(
-        !boot::reactor_source(ThreadSupport::InTurn).contains("\\u{"),
-        "Python has no such escape"
-    );
+    assert!(!boot::reactor_source(true).contains("\\u{"), "Python has no such escape");
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn the_boot_source_makes_a_package_that_serves_turns() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("python3 is installed; it also fetches the build");
-    let code = [BEFORE_BOOT, &boot::reactor_source(ThreadSupport::InTurn), AFTER_BOOT].concat();
+    let code = [BEFORE_BOOT, &boot::reactor_source(true), AFTER_BOOT].concat();
     python.stdin.take().unwrap().write_all(code.as_bytes()).unwrap();
     let output = python.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

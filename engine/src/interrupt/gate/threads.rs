@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, MutexGuard};
+use scopeguard::guard;
 
 use super::turn::MOST_TURN;
 use super::words::OwnWords;
-use super::{Gate, GateState, Side, Stopped, Woken, deadline};
+use super::{Gate, GateState, Side, Stopped, Woken, deadline, wait_on};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
 use crate::memory::tunables::{Expected, Waited, Waits};
 
@@ -148,13 +149,8 @@ impl Gate {
     ) -> bool {
         let deadline = deadline(Some(patience));
         while !holds(&state.others) {
-            match deadline {
-                Some(deadline) => {
-                    if self.settled.wait_until(state, deadline).timed_out() {
-                        return holds(&state.others);
-                    }
-                }
-                None => self.settled.wait(state),
+            if wait_on(&self.settled, state, deadline) {
+                return holds(&state.others);
             }
         }
         true
@@ -203,17 +199,15 @@ impl ThreadGate {
     pub(crate) fn guest<T>(&self, call: impl FnOnce() -> T) -> Result<T, Stopped> {
         let Some(own) = &self.own else { return self.gate.guest(call) };
         own.enter(&self.gate)?;
-        let back = OnDrop(|| own.leave(&self.gate));
-        let result = call();
-        drop(back);
-        Ok(result)
+        let _back = guard((), |()| own.leave(&self.gate));
+        Ok(call())
     }
 
     /// As [`Gate::host`], on this thread.
     pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> Result<T, Stopped> {
         let Some(own) = &self.own else { return self.gate.host(work) };
         own.leave(&self.gate);
-        if self.gate.has_ended_for_others() {
+        if self.gate.state.lock().must_end() {
             return Err(Stopped);
         }
         // After a panic the thread is unwound through the guest, which it enters no more.
@@ -252,21 +246,24 @@ impl ThreadGate {
         expected: Expected,
         timeout: Option<Duration>,
     ) -> Waited {
-        let gate = &self.gate;
-        let Some(own) = &self.own else { return gate.wait_for_word(at, expected, timeout) };
+        let (gate, number) = (&self.gate, self.number());
         let mut state = gate.state.lock();
         // A thread that changes the word takes the lock afterwards, so that no change is missed.
         if !gate.is_as_expected(at, expected) {
             return Waited::Changed;
         }
-        state.futexes.begin(own.number, at);
-        let number = own.number;
-        let woken = own
-            .wait_until(gate, &mut state, deadline(timeout), |state| state.futexes.is_over(number));
+        state.futexes.begin(number, at);
+        let is_over = |state: &GateState| state.futexes.is_over(number);
+        let (heeds, until) = (timeout.is_some(), deadline(timeout));
+        let woken = match &self.own {
+            None => gate.wait_until(&mut state, until, heeds, is_over),
+            Some(own) => own.wait_until(gate, &mut state, until, is_over),
+        };
         match (state.futexes.end(number), woken) {
-            (_, Woken::Asked) => Waited::Stopped,
+            _ if state.has_ended() => Waited::Stopped,
             (true, _) | (_, Woken::Ready) => Waited::Notified,
-            (false, Woken::TimeOver) => Waited::TimeOver,
+            (false, Woken::Asked) if self.own.is_some() => Waited::Stopped,
+            (false, Woken::TimeOver | Woken::Asked) => Waited::TimeOver,
         }
     }
 }
@@ -384,13 +381,7 @@ impl GuestThread {
         if state.others.is_awaited && state.others.are_all_blocked() {
             gate.settled.notify_all();
         }
-        let is_over = match deadline {
-            Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
-            None => {
-                self.wake.wait(state);
-                false
-            }
-        };
+        let is_over = wait_on(&self.wake, state, deadline);
         state.others.blocked -= 1;
         is_over
     }
@@ -400,20 +391,5 @@ impl GateState {
     /// Whether threads besides the main one have to end.
     fn must_end(&self) -> bool {
         self.has_ended() || self.others.ends
-    }
-}
-
-impl Gate {
-    fn has_ended_for_others(&self) -> bool {
-        self.state.lock().must_end()
-    }
-}
-
-/// Does something when it is dropped, also by a panic.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        self.0();
     }
 }

@@ -8,10 +8,10 @@
 //!
 //! Both functions are found by name. A build without them is compiled unchanged.
 
-use parking_lot::Mutex;
 use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
-use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
-use wasmer_types::{FunctionIndex, FunctionType, LocalFunctionIndex, ModuleInfo, Type};
+use wasmer_types::{ModuleInfo, Type};
+
+use super::beginnings::{Begin, Beginning, find};
 
 /// `F_GETLK`; `F_SETLK` and `F_SETLKW` follow it. The values are those of wasi-libc's `fcntl.h`.
 const GET_LOCK: i32 = 7;
@@ -25,96 +25,43 @@ const FCNTL: &str = "fcntl";
 const FOLDER_LOCKS: &str = "dotlockIoFinderImpl";
 const POSIX_LOCKS: &str = "posixIoFinderImpl";
 
-/// Makes the modules that an engine compiles grant locks, one module at a time.
-#[derive(Debug, Default)]
-pub(super) struct GrantLocks {
-    /// The functions of the module being compiled that get a new beginning.
-    changed: Mutex<Vec<(LocalFunctionIndex, LockChange)>>,
-}
-
-/// The new beginning of a function.
-#[derive(Debug, Clone, Copy)]
-enum LockChange {
-    GrantLock,
-    /// It returns what this function returns.
-    Become(FunctionIndex),
-}
-
-impl ModuleMiddleware for GrantLocks {
-    fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
-        let mut changed = Vec::new();
-        if let Some(fcntl) = find(info, FCNTL, &[Type::I32; 3]) {
-            changed
-                .extend(info.local_func_index(fcntl).map(|fcntl| (fcntl, LockChange::GrantLock)));
-            let folder = find(info, FOLDER_LOCKS, &[Type::I32; 2]);
-            let folder = folder.and_then(|function| info.local_func_index(function));
-            let posix = find(info, POSIX_LOCKS, &[Type::I32; 2]);
-            changed.extend(folder.zip(posix.map(LockChange::Become)));
-        }
-        *self.changed.lock() = changed;
-        Ok(())
-    }
-
-    fn generate_function_middleware<'a>(
-        &self,
-        function: LocalFunctionIndex,
-    ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
-        let changed = self.changed.lock();
-        let change = changed.iter().find(|(index, _)| *index == function);
-        Box::new(Beginning(change.map(|(_, change)| *change)))
-    }
-}
-
-/// Finds the function of this name that takes these parameters and returns an `i32`.
-fn find(info: &ModuleInfo, name: &str, parameters: &[Type]) -> Option<FunctionIndex> {
-    let wanted = FunctionType::new(parameters, [Type::I32]);
-    let named = info.function_names.iter().filter(|(_, known)| *known == name);
-    let mut found = named.map(|(index, _)| *index);
-    found.find(|index| info.signatures[info.functions[*index]] == wanted)
-}
-
-/// What remains to be inserted at a function's beginning.
+/// Makes the modules that an engine compiles grant locks.
 #[derive(Debug)]
-struct Beginning(Option<LockChange>);
+pub(super) struct GrantLocks;
 
-impl<'a> FunctionMiddleware<'a> for Beginning {
-    fn feed(
-        &mut self,
-        operator: Operator<'a>,
-        state: &mut MiddlewareReaderState<'a>,
-    ) -> Result<(), MiddlewareError> {
+impl Begin for GrantLocks {
+    fn beginnings(&self, info: &mut ModuleInfo) -> Vec<Beginning> {
+        let find = |name, count| find(info, name, &[Type::I32; 3][..count], &[Type::I32]);
+        let local = |name, count| info.local_func_index(find(name, count)?);
+        let Some(fcntl) = local(FCNTL, 3) else { return Vec::new() };
         let at = |max_align| MemArg { align: max_align, max_align, offset: 0, memory: 0 };
-        match self.0.take() {
-            None => {}
-            Some(LockChange::GrantLock) => state.extend([
-                Operator::LocalGet { local_index: 1 },
-                Operator::I32Const { value: GET_LOCK },
-                Operator::I32Sub,
-                Operator::I32Const { value: LOCK_COMMANDS },
-                Operator::I32LtU,
-                Operator::If { blockty: BlockType::Empty },
-                Operator::LocalGet { local_index: 1 },
-                Operator::I32Const { value: GET_LOCK },
-                Operator::I32Eq,
-                Operator::If { blockty: BlockType::Empty },
-                Operator::LocalGet { local_index: 2 },
-                Operator::I32Load { memarg: at(2) },
-                Operator::I32Const { value: UNLOCKED },
-                Operator::I32Store16 { memarg: at(1) },
-                Operator::End,
-                Operator::I32Const { value: 0 },
-                Operator::Return,
-                Operator::End,
-            ]),
-            Some(LockChange::Become(function)) => state.extend([
-                Operator::LocalGet { local_index: 0 },
-                Operator::LocalGet { local_index: 1 },
-                Operator::Call { function_index: function.as_u32() },
-                Operator::Return,
-            ]),
-        }
-        state.push_operator(operator);
-        Ok(())
+        let get = |local_index| Operator::LocalGet { local_index };
+        let grant = vec![
+            get(1),
+            Operator::I32Const { value: GET_LOCK },
+            Operator::I32Sub,
+            Operator::I32Const { value: LOCK_COMMANDS },
+            Operator::I32LtU,
+            Operator::If { blockty: BlockType::Empty },
+            get(1),
+            Operator::I32Const { value: GET_LOCK },
+            Operator::I32Eq,
+            Operator::If { blockty: BlockType::Empty },
+            get(2),
+            Operator::I32Load { memarg: at(2) },
+            Operator::I32Const { value: UNLOCKED },
+            Operator::I32Store16 { memarg: at(1) },
+            Operator::End,
+            Operator::I32Const { value: 0 },
+            Operator::Return,
+            Operator::End,
+        ];
+        let posix = find(POSIX_LOCKS, 2).map(|posix| {
+            let function_index = posix.as_u32();
+            vec![get(0), get(1), Operator::Call { function_index }, Operator::Return]
+        });
+        let folder = local(FOLDER_LOCKS, 2).zip(posix);
+        [(fcntl, grant)].into_iter().chain(folder).collect()
     }
 }
 

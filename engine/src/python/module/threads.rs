@@ -14,14 +14,14 @@
 use std::collections::HashMap;
 
 use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
-use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
 use wasmer::{AsStoreMut, Instance, Module, RuntimeError, Store, TypedFunction, Value};
 use wasmer_types::{
-    ExportIndex, FunctionIndex, FunctionType, GlobalIndex, GlobalInit, GlobalType, ImportIndex,
-    LocalFunctionIndex, ModuleInfo, Mutability, TableIndex, Type,
+    ExportIndex, GlobalIndex, GlobalInit, GlobalType, ImportIndex, ModuleInfo, Mutability,
+    TableIndex, Type,
 };
 use wasmparser::{KnownCustom, Name, Parser, Payload};
 
+use super::beginnings::{Begin, Beginning, find};
 use super::imports::{HOST, HOST_CALL};
 use super::shape::TABLE;
 use crate::interrupt::gate::words::{ThreadWords, VALUES};
@@ -127,69 +127,72 @@ fn find_words(wasm: &[u8]) -> Option<ThreadWords> {
 #[derive(Debug)]
 pub(super) struct GiveThreads {
     words: Option<ThreadWords>,
-    changed: parking_lot::Mutex<Vec<(LocalFunctionIndex, ThreadChange)>>,
-}
-
-/// What a function does from now on.
-#[derive(Debug, Clone, Copy)]
-enum ThreadChange {
-    Wait {
-        host: FunctionIndex,
-    },
-    Wake {
-        host: FunctionIndex,
-    },
-    Spawn {
-        host: FunctionIndex,
-    },
-    /// Returns the number at this address, unless it is 0: then the thread is the first one.
-    Identify {
-        number: u32,
-        is_wide: bool,
-    },
 }
 
 impl GiveThreads {
     pub(super) fn to(wasm: &[u8]) -> Self {
-        Self { words: find_words(wasm), changed: parking_lot::Mutex::default() }
+        Self { words: find_words(wasm) }
     }
 
-    /// Changes the description of a module that lacks threads. Returns the functions that change
-    /// with it; `None` if the module is of another kind.
-    fn describe(&self, info: &mut ModuleInfo) -> Option<Vec<(LocalFunctionIndex, ThreadChange)>> {
+    /// Returns the functions that change, and changes the description with them. Does neither to a
+    /// module of another kind.
+    fn describe(&self, info: &mut ModuleInfo) -> Option<Vec<Beginning>> {
         let words = self.words?;
         let shares_memory = info.memories.values().any(|memory| memory.shared);
         if shares_memory || info.tables.is_empty() || info.globals.is_empty() {
             return None;
         }
-        let host = info.imports.iter().find_map(|(key, import)| match import {
+        let function_index = info.imports.iter().find_map(|(key, import)| match import {
             ImportIndex::Function(index) if (&*key.module, &*key.field) == (HOST, HOST_CALL) => {
-                Some(*index)
+                Some(index.as_u32())
             }
             _ => None,
         })?;
-        let named = |name: &str, parameters: &[Type], results: &[Type]| {
-            let wanted = FunctionType::new(parameters, results);
-            let mut named = info.function_names.iter().filter(|(_, known)| *known == name);
-            let found = named.find(|(index, _)| info.signatures[info.functions[**index]] == wanted);
-            found.map(|(index, _)| *index)
+        let local = |name: &str, parameters: &[Type], result: Type| {
+            info.local_func_index(find(info, name, parameters, &[result])?)
         };
-        let find = |name: &str, parameters: &[Type], result: Type| {
-            info.local_func_index(named(name, parameters, &[result])?)
-        };
-        let mut changes = vec![
-            (find(FUTEX_WAIT, &[Type::I32; 5], Type::I32)?, ThreadChange::Wait { host }),
-            (find(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, ThreadChange::Wake { host }),
-            (find(CREATE, &[Type::I32; 4], Type::I32)?, ThreadChange::Spawn { host }),
+        let get = |local_index| Operator::LocalGet { local_index };
+        let value = |value: u32| Operator::I32Const { value: value.cast_signed() };
+        let host = [Operator::Call { function_index }, Operator::Return];
+        let wait = [
+            get(0),
+            value(WAIT),
+            get(2),
+            value(CLOCKS),
+            Operator::I32And,
+            value(CLOCK_SHIFT),
+            Operator::I32Shl,
+            Operator::I32Or,
+            get(4),
+            value(ABSOLUTE),
+            Operator::I32And,
+            Operator::I32Or,
+            get(1),
+            get(3),
         ];
-        let number = words.number();
+        let wake = [get(0), value(WAKE), get(1), value(0)];
+        let spawn = [get(0), value(SPAWN), get(2), get(3)];
+        let mut changes = vec![
+            (local(FUTEX_WAIT, &[Type::I32; 5], Type::I32)?, [&wait[..], &host].concat()),
+            (local(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, [&wake[..], &host].concat()),
+            (local(CREATE, &[Type::I32; 4], Type::I32)?, [&spawn[..], &host].concat()),
+        ];
+        // The number, unless it is 0: then the thread is the first one.
+        let offset = u64::from(words.number());
+        let memarg = MemArg { align: 2, max_align: 2, offset, memory: 0 };
+        let load = [value(0), Operator::I32Load { memarg }];
         for name in IDENTIFIERS {
-            let wide = find(name, &[], Type::I64).map(|index| (index, true));
-            let (index, is_wide) = wide.or_else(|| Some((find(name, &[], Type::I32)?, false)))?;
-            changes.push((index, ThreadChange::Identify { number, is_wide }));
+            let wide = local(name, &[], Type::I64).map(|index| (index, true));
+            let (index, is_wide) = wide.or_else(|| Some((local(name, &[], Type::I32)?, false)))?;
+            let mut identify = load.to_vec();
+            identify.push(Operator::If { blockty: BlockType::Empty });
+            identify.extend(load.clone());
+            identify.extend(is_wide.then_some(Operator::I64ExtendI32U));
+            identify.extend([Operator::Return, Operator::End]);
+            changes.push((index, identify));
         }
-        let release = named(RELEASE, &[], &[Type::I32])?;
-        let take = named(TAKE, &[Type::I32], &[])?;
+        let release = find(info, RELEASE, &[], &[Type::I32])?;
+        let take = find(info, TAKE, &[Type::I32], &[])?;
         let mut exports = vec![
             (RELEASE, ExportIndex::Function(release)),
             (TAKE, ExportIndex::Function(take)),
@@ -207,75 +210,9 @@ impl GiveThreads {
     }
 }
 
-impl ModuleMiddleware for GiveThreads {
-    fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
-        let changes = self.describe(info).unwrap_or_default();
-        *self.changed.lock() = changes;
-        Ok(())
-    }
-
-    fn generate_function_middleware<'a>(
-        &self,
-        function: LocalFunctionIndex,
-    ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
-        let changed = self.changed.lock();
-        let change = changed.iter().find(|(index, _)| *index == function);
-        Box::new(ThreadBeginning(change.map(|(_, change)| *change)))
-    }
-}
-
-/// What remains to be inserted at a function's beginning.
-#[derive(Debug)]
-struct ThreadBeginning(Option<ThreadChange>);
-
-impl<'a> FunctionMiddleware<'a> for ThreadBeginning {
-    fn feed(
-        &mut self,
-        operator: Operator<'a>,
-        state: &mut MiddlewareReaderState<'a>,
-    ) -> Result<(), MiddlewareError> {
-        let get = |local_index| Operator::LocalGet { local_index };
-        let value = |value: u32| Operator::I32Const { value: value.cast_signed() };
-        let call = |host: FunctionIndex| Operator::Call { function_index: host.as_u32() };
-        match self.0.take() {
-            None => {}
-            Some(ThreadChange::Wait { host }) => state.extend([
-                get(0),
-                value(WAIT),
-                get(2),
-                value(CLOCKS),
-                Operator::I32And,
-                value(CLOCK_SHIFT),
-                Operator::I32Shl,
-                Operator::I32Or,
-                get(4),
-                value(ABSOLUTE),
-                Operator::I32And,
-                Operator::I32Or,
-                get(1),
-                get(3),
-                call(host),
-                Operator::Return,
-            ]),
-            Some(ThreadChange::Wake { host }) => {
-                state.extend([get(0), value(WAKE), get(1), value(0), call(host), Operator::Return]);
-            }
-            Some(ThreadChange::Spawn { host }) => {
-                state.extend([get(0), value(SPAWN), get(2), get(3), call(host), Operator::Return]);
-            }
-            Some(ThreadChange::Identify { number, is_wide }) => {
-                let memarg =
-                    MemArg { align: 2, max_align: 2, offset: u64::from(number), memory: 0 };
-                let load = [value(0), Operator::I32Load { memarg }];
-                state.extend(load.clone());
-                state.push_operator(Operator::If { blockty: BlockType::Empty });
-                state.extend(load);
-                state.extend(is_wide.then_some(Operator::I64ExtendI32U));
-                state.extend([Operator::Return, Operator::End]);
-            }
-        }
-        state.push_operator(operator);
-        Ok(())
+impl Begin for GiveThreads {
+    fn beginnings(&self, info: &mut ModuleInfo) -> Vec<Beginning> {
+        self.describe(info).unwrap_or_default()
     }
 }
 

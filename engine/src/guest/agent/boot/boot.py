@@ -2,7 +2,7 @@
 #
 # The agent package has no files in the guest. Its modules are registered where imports find them.
 # Their specs hold only their names, so that programs can import them too.
-def _boot(call, has_threads, takes_turns, workspace, files, late_files):
+def _boot(call, has_threads, workspace, files, late_files):
     import os, sys, types
     from _frozen_importlib import ModuleSpec
     package = None
@@ -17,7 +17,7 @@ def _boot(call, has_threads, takes_turns, workspace, files, late_files):
             package = module
             package.__path__ = []
         exec(compile(source, f'<hatchery/{file}.py>', 'exec'), module.__dict__)
-        package._has_threads, package._takes_turns = has_threads, takes_turns
+        package._has_threads = has_threads
     codes = {}
     for file, source in late_files:
         code = compile(source, f'<hatchery/{file}.py>', 'exec')

@@ -6,5 +6,3 @@ belong to the agent, which serves the host.
 
 # Whether programs can start threads: the host sets it when it starts the agent.
 _has_threads = False
-# Whether they run one at a time.
-_takes_turns = False

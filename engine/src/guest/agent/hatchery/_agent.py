@@ -18,7 +18,7 @@ import sys
 import weakref
 
 from hatchery._compile import RESULT, awaits, code_of, compile_program, leaves_nothing, read_code
-from hatchery import _system
+from hatchery import _waits
 from hatchery._describe import attempt_to_write, cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, report_by, text_of
 from hatchery._frames import back_of, get_frame
@@ -214,8 +214,8 @@ class Agent:
             finally:
                 # Keep nothing beyond the program's own end.
                 given = None
-                if _system.timer is not None:
-                    _system.timer.end()
+                if _waits.timer is not None:
+                    _waits.timer.end()
                 # The program's recursion limit must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             if value is None:
@@ -239,7 +239,7 @@ class Agent:
         self._displays.finish(is_interrupted)
         if moment & LAST:
             if not moment & REHEARSE:
-                run_exit_functions()
+                run_exit_functions(not is_interrupted)
             try:
                 self._drop_main(moment & REHEARSE)
             except KeyboardInterrupt:

@@ -6,7 +6,7 @@ NumPy duplicates descriptors for them, which WASI preview 1 can't.
 import io
 import os
 
-from hatchery._locks import replace
+from hatchery._waits import replace
 
 
 def adapt(module):

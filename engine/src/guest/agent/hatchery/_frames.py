@@ -9,7 +9,7 @@ import traceback
 import types
 
 from hatchery._describe import is_ours
-from hatchery._locks import put
+from hatchery._waits import put
 
 # CPython's own, which also return the agent's frames.
 get_frame = sys._getframe

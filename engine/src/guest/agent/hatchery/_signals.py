@@ -12,7 +12,7 @@ import operator
 import os
 import time
 
-from hatchery import _system
+from hatchery import _waits
 from hatchery._frames import f_back, get_frame
 from hatchery._host import bridge
 from hatchery._wire import ALARM
@@ -50,7 +50,7 @@ class Signals:
         self._module, self._plain = module, module.raise_signal
         self._blocked, self._pending = set(), set()
         self._ignored = {module.SIGCHLD, module.SIGURG, module.SIGWINCH, module.SIGCONT}
-        self._due, self._interval, self._note, self._threshold = None, 0.0, Note(), 0
+        self.due, self._interval, self._note, self._threshold = None, 0.0, Note(), 0
 
     def valid_signals(self):
         return set(self._module.Signals)
@@ -96,9 +96,9 @@ class Signals:
         """Nothing that waits here ends because of a signal."""
 
     def pause(self):
-        if self._due is None:
+        if self.due is None:
             raise OSError(errno.ENOSYS, NO_WAIT)
-        time.sleep(max(self._due - time.monotonic(), 0) + LEAST_LEFT)
+        time.sleep(max(self.due - time.monotonic(), 0) + LEAST_LEFT)
 
     def alarm(self, seconds, /):
         left, _ = self.setitimer(self._module.ITIMER_REAL, operator.index(seconds))
@@ -117,25 +117,19 @@ class Signals:
     def getitimer(self, which, /):
         if which not in (self._module.ITIMER_REAL, self._module.ITIMER_VIRTUAL, self._module.ITIMER_PROF):
             raise self._module.ItimerError(errno.EINVAL, os.strerror(errno.EINVAL))
-        if which != self._module.ITIMER_REAL or self._due is None:
+        if which != self._module.ITIMER_REAL or self.due is None:
             return 0.0, 0.0
-        return max(self._due - time.monotonic(), LEAST_LEFT), self._interval
+        return max(self.due - time.monotonic(), LEAST_LEFT), self._interval
 
-    def sleep(self, plain, seconds):
-        """Sleeps, and lets handlers run meanwhile, which the main thread does."""
-        if _thread.get_ident() != _system.MAIN:
-            return plain(seconds)
-        end = time.monotonic() + seconds
-        while self._due is not None and self._due < end:
-            plain(max(self._due - time.monotonic(), 0))
-            if self._rings():
-                number = self._module.SIGALRM
-                self._module.getsignal(number)(number, f_back(get_frame(0)))
-        plain(max(end - time.monotonic(), 0) if seconds > 0 else seconds)
+    def ring(self):
+        """Calls the handler, if the timer is due and this is the main thread."""
+        if self._rings():
+            number = self._module.SIGALRM
+            self._module.getsignal(number)(number, f_back(get_frame(0)))
 
     def end(self):
         """Ends the timer with its turn."""
-        self._due = None
+        self.due = None
         young, middle, old = gc.get_threshold()
         if middle == ALWAYS:
             gc.set_threshold(young, self._threshold, old)
@@ -146,8 +140,8 @@ class Signals:
             bridge._call(ALARM + nanoseconds.to_bytes(8, "little", signed=True))
         except Exception:
             raise OSError(errno.ENOSYS, NO_ALARM) from None
-        self._due, self._interval = time.monotonic() + seconds if seconds else None, float(interval)
-        _system.timer = self
+        self.due, self._interval = time.monotonic() + seconds if seconds else None, float(interval)
+        _waits.timer = self
         if self._collected not in gc.callbacks:
             gc.callbacks.append(self._collected)
         young, middle, old = gc.get_threshold()
@@ -160,7 +154,7 @@ class Signals:
 
     def _rings(self):
         """Whether the timer is due in the main thread, and its signal handled. Sets it for the next time."""
-        if self._due is None or time.monotonic() < self._due or _thread.get_ident() != _system.MAIN:
+        if self.due is None or time.monotonic() < self.due or _thread.get_ident() != _waits.MAIN:
             return False
         self._set(self._interval, self._interval)
         return not self._is_held(self._module.SIGALRM)
@@ -179,7 +173,7 @@ def adapt(module):
             setattr(module, name, value)
     signals = Signals(module)
     for name in dir(Signals):
-        if name in BROKEN or name[0] != "_" and name not in ("sleep", "end") and not hasattr(module, name):
+        if name in BROKEN or name[0] != "_" and name not in ("ring", "end") and not hasattr(module, name):
             setattr(module, name, getattr(signals, name))
 
 

@@ -115,9 +115,9 @@ def flush(stream):
         pass
 
 
-def run_exit_functions():
-    # As a process does at its end: it waits for its threads, except for daemons.
-    threading = sys.modules.get("threading") if hatchery._has_threads else None
+def run_exit_functions(waits=True):
+    # As a process does at its end: it waits for its threads, except for daemons. An interrupted one doesn't.
+    threading = sys.modules.get("threading") if hatchery._has_threads and waits else None
     if threading is not None:
         run_functions(threading._shutdown)
     run_functions(atexit._run_exitfuncs)

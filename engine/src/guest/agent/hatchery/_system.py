@@ -12,8 +12,7 @@ import os
 import sys
 import time
 
-from hatchery import _dates, _frames, _paths
-from hatchery._locks import put
+from hatchery import _dates, _frames, _paths, _waits
 from hatchery._packages import _NO_NETWORK
 from hatchery._packages import _NO_PROCESSES as NO_PROCESSES
 
@@ -80,25 +79,6 @@ def kill(pid, signal):
 
 def no_children(*args):
     raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
-
-
-def rest(plain, *seconds):
-    """Sleeps with the plain function, in parts if a signal's handler may interrupt it (`_signals.py`)."""
-    return plain(*seconds) if timer is None else timer.sleep(plain, *seconds)
-
-
-def sleeper(plain):
-    """Returns `time.sleep`."""
-
-    def sleep(*seconds):
-        return rest(plain, *seconds)
-
-    sleep.__doc__, sleep.__module__, sleep.__qualname__ = plain.__doc__, "time", "sleep"
-    return sleep
-
-
-# The timer of the module `signal`, once a program has set it; and the thread that handles signals.
-timer, MAIN = None, _thread.get_ident()
 
 
 class Mask:
@@ -322,8 +302,8 @@ def install():
     # Modules pass it to `os.register_at_fork`.
     for lock in (_thread.LockType, _thread.RLock):
         if not hasattr(lock, "_at_fork_reinit"):
-            put(lock, {"_at_fork_reinit": refusal("_at_fork_reinit", NO_PROCESSES)})
-    time.sleep = sleeper(time.sleep)
+            _waits.put(lock, {"_at_fork_reinit": refusal("_at_fork_reinit", NO_PROCESSES)})
+    time.sleep = _waits.sleep
     # There is no executable, which Python expresses by an empty string: programs that would read or
     # start it do without.
     sys.executable = ""
