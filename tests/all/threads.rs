@@ -1,11 +1,13 @@
 //! Threads of the default build, which run one at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery::{Job, LimitKind, Limits};
+use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, Verdict};
 use serde_json::json;
+use tokio::sync::Barrier;
 
-use crate::support::{run, value, with_pool};
+use crate::support::{builder, run, value, with_own_pool, with_pool};
 
 /// What the programs print is below them; it is what CPython prints. In which order threads print
 /// is nobody's promise.
@@ -41,6 +43,23 @@ fn threads_run_while_others_compute() {
                        while not is_set: pass\n\
                        sorted('ba', key=lambda c: (time.sleep(0.01), c))");
     assert_eq!(value(&outcome), json!(["a", "b"]));
+}
+
+/// Each call of the function returns when there are two: none would if a thread waited alone.
+#[test]
+fn threads_run_while_a_host_function_waits() {
+    let both = Arc::new(Barrier::new(2));
+    let meet = HostFunction::future("meet", move |(): ()| {
+        let both = Arc::clone(&both);
+        async move { Ok::<_, HostError>(both.wait().await.is_leader()) }
+    });
+    let builder = builder().function(meet.no_parameters());
+    with_own_pool(builder, |pool| async move {
+        let source = "import threading\nfrom hatchery import host\nsaid = []\n\
+                      thread = threading.Thread(target=lambda: said.append(host.meet()))\n\
+                      thread.start()\nsaid.append(host.meet())\nthread.join()\nsorted(said)";
+        assert_eq!(value(&pool.run(Job::code(source)).await.unwrap()), json!([false, true]));
+    });
 }
 
 #[test]
@@ -99,18 +118,69 @@ fn a_thread_waits_between_turns() {
     });
 }
 
+/// A grace period that no wait uses up.
+const CALM: Duration = Duration::from_secs(60);
+
+/// What a session's main thread waits for, with a thread that waits for `go`.
+const WAITS: [&str; 11] = [
+    "lock.acquire()",
+    "with lock: pass",
+    "lock.acquire(timeout=10**6)",
+    "owned.acquire()",
+    "thread.join()",
+    "thread.join(10**6)",
+    "queue.Queue().get()",
+    "queue.SimpleQueue().get()",
+    "threading.Event().wait()",
+    "with condition: condition.wait()",
+    "pool.submit(go.wait).result()",
+];
+
+#[test]
+fn limits_and_interrupts_end_the_main_threads_waits_and_the_session_lives_on() {
+    let begin = "import queue, threading\nfrom concurrent.futures import ThreadPoolExecutor\n\
+                 lock, owned, condition = threading.Lock(), threading.RLock(), threading.Condition()\n\
+                 go, pool = threading.Event(), ThreadPoolExecutor(1)\nlock.acquire()\n\
+                 def f():\n with owned: go.wait()\n\
+                 thread = threading.Thread(target=f)\nthread.start()";
+    with_pool(|pool| async move {
+        let session = pool.session("interrupted waits").await.unwrap();
+        session.run(Job::code(begin)).await.unwrap();
+        for wait in WAITS {
+            let limits =
+                Limits { wall_time: Duration::from_millis(50), grace: CALM, ..Limits::default() };
+            let job = Job::code(wait).limits(limits);
+            let outcome = session.run(job).await.unwrap();
+            assert!(outcome.is_timeout(), "{wait}: {outcome:?}");
+            let job = Job::code(format!("print('begun')\n{wait}"));
+            let mut ticket = session.submit(job).await.unwrap();
+            assert!(ticket.next_output().await.is_some());
+            ticket.interrupt();
+            let outcome = ticket.outcome().await;
+            assert!(matches!(outcome.verdict, Verdict::Raised(_)), "{wait}: {outcome:?}");
+            let alive = session.run(Job::code("thread.is_alive()")).await.unwrap();
+            assert_eq!(value(&alive), json!(true), "{wait}");
+        }
+        let end = session.run(Job::code("go.set()\nthread.join()\npool.shutdown()\n7")).await;
+        assert_eq!(value(&end.unwrap()), json!(7));
+        session.close();
+    });
+}
+
 #[test]
 fn a_time_limit_ends_threads() {
     for wait in ["while True: pass", "while True: time.sleep(0.001)", "threading.Event().wait()"] {
-        let source = format!(
-            "import threading, time\ndef f():\n {wait}\n\
-             thread = threading.Thread(target=f)\nthread.start()\nthread.join()"
-        );
-        let limits = Limits { wall_time: Duration::from_millis(300), ..Limits::default() };
-        with_pool(|pool| async move {
-            let outcome = pool.run(Job::code(&source).limits(limits)).await.unwrap();
-            assert!(outcome.is_timeout(), "{source}: {outcome:?}");
-            assert_eq!(value(&pool.run(Job::code("6 * 7")).await.unwrap()), json!(42));
-        });
+        for end in ["thread.join()", "", "while True: pass"] {
+            let source = format!(
+                "import threading, time\ndef f():\n {wait}\n\
+             thread = threading.Thread(target=f)\nthread.start()\n{end}"
+            );
+            let limits = Limits { wall_time: Duration::from_millis(300), ..Limits::default() };
+            with_pool(|pool| async move {
+                let outcome = pool.run(Job::code(&source).limits(limits)).await.unwrap();
+                assert!(outcome.is_timeout(), "{source}: {outcome:?}");
+                assert_eq!(value(&pool.run(Job::code("6 * 7")).await.unwrap()), json!(42));
+            });
+        }
     }
 }

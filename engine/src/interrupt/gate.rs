@@ -183,7 +183,7 @@ impl Gate {
         state.current = None;
         state.side = Side::Host;
         state.in_program = false;
-        self.drop_turn(&mut state, MAIN);
+        self.leave_turn(&mut state, MAIN);
         self.settle(&mut state, true);
         let counts = |(reason, raised): &(StopReason, Raised)| {
             reason.is_limit() || *raised == Raised::Noticed
@@ -349,16 +349,9 @@ impl Gate {
         self.exchanged().is_none_or(|(words, memory)| state.turn.take(thread, words, memory))
     }
 
-    /// Gives the turn of a thread that waits to the next one, if it has it. A thread that waits with
-    /// the interpreter's lock keeps the turn: the others could do little.
+    /// Gives the turn of a thread that waits, or has left the guest, to the next one. A thread that
+    /// waits with the interpreter's lock does so too, since C code of others can go on without it.
     fn leave_turn(&self, state: &mut GateState, thread: ThreadNumber) {
-        if self.exchanged().is_some_and(|(words, memory)| words.locked_state(memory).is_none()) {
-            self.drop_turn(state, thread);
-        }
-    }
-
-    /// Gives the turn of a thread that has left the guest to the next one, if it has it.
-    fn drop_turn(&self, state: &mut GateState, thread: ThreadNumber) {
         if let Some(next) = state.turn.leave(thread) {
             self.wake_thread(state, next);
         }

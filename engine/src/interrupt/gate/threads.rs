@@ -107,7 +107,7 @@ impl Gate {
     /// A thread that was joined still has to leave, so those that aren't waiting get `a_moment`.
     pub(crate) fn hold_others(&self, a_moment: Duration, patience: Duration) -> bool {
         let mut state = self.state.lock();
-        self.drop_turn(&mut state, MAIN);
+        self.leave_turn(&mut state, MAIN);
         state.others.is_awaited = true;
         self.wait_for_others(&mut state, a_moment, GuestThreads::are_all_blocked);
         state.others.is_held = true;
@@ -120,7 +120,7 @@ impl Gate {
     /// away after `patience`. Returns whether all have left; one that hasn't hangs in the host.
     pub(crate) fn end_others(&self, patience: Duration, longest: Duration) -> bool {
         let mut state = self.state.lock();
-        self.drop_turn(&mut state, MAIN);
+        self.leave_turn(&mut state, MAIN);
         state.others.ends = true;
         state.others.wake_all();
         let have_left = |others: &GuestThreads| others.threads.is_empty();
@@ -308,7 +308,7 @@ impl GuestThread {
     fn wait_for_turn(&self, gate: &Gate, state: &mut MutexGuard<'_, GateState>) {
         while !state.must_end() {
             if state.others.is_held {
-                gate.drop_turn(state, self.number);
+                gate.leave_turn(state, self.number);
                 self.block(gate, state, None);
             } else if gate.take_turn(state, self.number) {
                 break;
