@@ -442,7 +442,10 @@ pub enum SessionError {
     #[error("this interpreter's session can't be suspended: it doesn't start from an image")]
     NotSuspendable,
     /// Threads that the session has left are still alive, and can't be copied.
-    #[error("the session has {count} other threads, which can't be copied: end or `join` them")]
+    #[error(
+        "the session has living threads, which can't be copied: end and `join` them \
+         (`threading.enumerate()` lists them; there are {count} besides the main one)"
+    )]
     Threads {
         /// Their number.
         count: usize,

@@ -39,6 +39,18 @@ def test_forks_and_checkpoints(pool):
         assert session.run("x").status == "raised"
 
 
+def test_a_state_with_threads_is_not_copied(pool, tmp_path):
+    with pool.session() as session:
+        session.run("import threading; go = threading.Event()")
+        session.run("thread = threading.Thread(target=go.wait); thread.start()")
+        for copy in (session.fork, session.checkpoint, lambda: session.save(tmp_path / "saved")):
+            with pytest.raises(RefusedError, match="living threads.*`join` them"):
+                copy()
+        assert session.run("go.set(); thread.join(); 7").value == 7
+        with session.fork() as fork:
+            assert fork.run("thread.is_alive()").value is False
+
+
 def test_files_are_read_without_a_job(pool):
     with pool.session() as session:
         session.run("import os; os.mkdir('d'); open('d/a.bin', 'wb').write(bytes(3))")

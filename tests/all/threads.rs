@@ -1,5 +1,6 @@
 //! Threads of the default build, which run one at a time.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +111,16 @@ fn a_thread_waits_between_turns() {
         session.run(Job::code(begin)).await.unwrap();
         let outcome = session.run(Job::code("q.put(1)\nsaid.get()")).await.unwrap();
         assert_eq!(value(&outcome), json!(1));
+        for refused in [
+            session.fork("with its threads").await.map(drop),
+            session.checkpoint().await.map(drop),
+            session.save(std::env::temp_dir().join("none.session")).await.map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            let causes = std::iter::successors(Some(&error as &dyn Error), |one| one.source());
+            let said: Vec<_> = causes.map(ToString::to_string).collect();
+            assert!(said.iter().any(|one| one.contains("living threads")), "{said:?}");
+        }
         session.run(Job::code("q.put(None)\nthread.join()")).await.unwrap();
         let fork = session.fork("after its threads").await.unwrap();
         assert_eq!(value(&fork.run(Job::code("said.qsize()")).await.unwrap()), json!(0));

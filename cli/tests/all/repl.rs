@@ -174,6 +174,22 @@ fn a_session_continues_in_another_process() {
 }
 
 #[test]
+fn a_session_with_threads_is_neither_forked_nor_saved_until_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("threads.session");
+    let file = file.to_str().unwrap();
+    let input = format!(
+        "import threading\ngo = threading.Event()\nthread = threading.Thread(target=go.wait)\n\
+         thread.start()\n:fork other\n:save {file}\ngo.set()\nthread.join()\n:save {file}\n\
+         thread.is_alive()"
+    );
+    let output = typed(&input);
+    assert_eq!(text(&output.stdout), "False\n", "{output:?}");
+    assert_eq!(text(&output.stderr).matches("living threads").count(), 2, "{output:?}");
+    assert!(std::fs::exists(file).unwrap());
+}
+
+#[test]
 fn a_session_that_can_not_be_kept_is_no_success() {
     for file in ["/nonexistent/x.session", "examples"] {
         let output = run_with_stdin(&["repl", "--session", file], "print(1)");

@@ -69,6 +69,28 @@ fn what_copies_the_state_is_refused_while_a_job_runs() {
 }
 
 #[test]
+fn a_state_with_threads_is_not_copied_and_the_answer_says_what_to_do() {
+    let client = open();
+    assert_eq!(client.post("/v1/sessions", &json!({ "name": "threads" })).status, 201);
+    let begin = "import threading\ngo = threading.Event()\n\
+                 thread = threading.Thread(target=go.wait)\nthread.start()";
+    client.run("/v1/sessions/threads/run", begin);
+    for (path, body) in [("fork", json!({ "to": "other" })), ("checkpoint", json!({ "name": "c" }))]
+    {
+        let reply = client.post(&format!("/v1/sessions/threads/{path}"), &body);
+        let problem = reply.json();
+        assert_eq!((reply.status, reply.reason().as_str()), (503, "not_captured"), "{path}");
+        let message = problem["error"]["message"].as_str().unwrap();
+        assert!(message.contains("living threads") && message.contains("`join` them"), "{message}");
+    }
+    client.run("/v1/sessions/threads/run", "go.set(); thread.join()");
+    assert_eq!(client.post("/v1/sessions/threads/fork", &json!({ "to": "other" })).status, 201);
+    for name in ["threads", "other"] {
+        assert_eq!(client.delete(&format!("/v1/sessions/{name}")).status, 200);
+    }
+}
+
+#[test]
 fn names_are_checked() {
     let long = "x".repeat(201);
     for name in ["", "a\nb", &long] {
