@@ -1,9 +1,9 @@
 //! Threads of the default build, which run one at a time.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery::error::chain;
 use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, Verdict};
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -117,9 +117,8 @@ fn a_thread_waits_between_turns() {
             session.save(std::env::temp_dir().join("none.session")).await.map(drop),
         ] {
             let error = refused.unwrap_err();
-            let causes = std::iter::successors(Some(&error as &dyn Error), |one| one.source());
-            let said: Vec<_> = causes.map(ToString::to_string).collect();
-            assert!(said.iter().any(|one| one.contains("living threads")), "{said:?}");
+            let said = chain(&error).to_string();
+            assert!(said.contains("living threads"), "{said}");
         }
         session.run(Job::code("q.put(None)\nthread.join()")).await.unwrap();
         let fork = session.fork("after its threads").await.unwrap();
