@@ -281,7 +281,8 @@ pub enum PackageError {
     /// It holds more than Python.
     #[error(
         "`{}` can't go into an image: {reason}; the sandbox runs only pure-Python packages, whose \
-         wheels end in `-none-any.whl` (`hatchery packages` lists what the build has)",
+         wheels end in `-none-any.whl`, and a few that need no machine code (`hatchery packages` \
+         lists what the build has)",
         path.display()
     )]
     Native {

@@ -37,6 +37,27 @@ with open(f"{folder}/requirements.txt", "w") as file:
     file.write(f"--no-index\n--find-links {folder}\nthing==1.0 \\\n    --hash=sha256:{digest}\n")
 "#;
 
+/// Uses packages whose machine code is left out.
+const STAND_INS: &str = r#"
+import blake3, importlib.metadata, Levenshtein, msgpack, orjson, os, psutil, ujson
+from cryptography.fernet import Fernet
+from cryptography.hazmat.backends import default_backend
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+app = FastAPI()
+@app.get("/{x}")
+def double(x: int): return {"x": 2 * x}
+print(TestClient(app).get("/21").json() == {"x": 42})
+box = Fernet(Fernet.generate_key())
+print(box.decrypt(box.encrypt(b"x")) == b"x" and default_backend() is not None)
+print(orjson.loads(orjson.dumps({"a": [1]}, option=orjson.OPT_SORT_KEYS)) == {"a": [1]})
+print(ujson.dumps("/") == '"\/"' and msgpack.unpackb(msgpack.packb([1])) == [1])
+print(Levenshtein.distance("kitten", "sitting") == 3)
+print(psutil.Process().pid == os.getpid() and psutil.virtual_memory().total == 4 << 30)
+print(blake3.blake3(b"").hexdigest().startswith("af1349b9f5f9a1a6"))
+print(importlib.metadata.version("orjson") == orjson.__version__)
+"#;
+
 const WHEEL: &str = "thing-1.0-py3-none-any.whl";
 
 /// Creates a folder with wheels whose module has the folder's path as its value, so that no other
@@ -140,6 +161,8 @@ fn the_common_packages_come_in_one_word_and_are_listed_in_one() {
     let output = hatchery().args(["run", "-c", source]).args(given).output().unwrap();
     assert_eq!(text(&output.stdout), "mocked\n", "{output:?}");
     assert_eq!(said_by_program(&output), "", "{output:?}");
+    let output = hatchery().args(["run", "-c", STAND_INS]).args(given).output().unwrap();
+    assert_eq!(text(&output.stdout), "True\n".repeat(8), "{output:?}");
     let listed = json_of(&hatchery().args(["packages", "--json"]).args(given).output().unwrap());
     let requests = listed.as_array().unwrap().iter().find(|one| one["name"] == "requests");
     assert_eq!(requests.unwrap()["origin"], "common");

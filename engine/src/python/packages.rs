@@ -1,5 +1,5 @@
 //! Packages to add to an image: pure-Python wheels, folders, and the packages of a requirements
-//! file.
+//! file. The machine code of a few is left out (`stand_ins.rs`).
 //!
 //! A package is read completely when it is opened, or mapped where pip fetched it before. An image's
 //! key covers every byte of it.
@@ -30,13 +30,14 @@ mod folder;
 pub(crate) mod info;
 mod metadata;
 mod requirements;
+mod stand_ins;
 mod wheel;
 
 /// The largest number of files in one image's packages. A hundred wheels of the usual size have
 /// fewer.
 const MOST_FILES: usize = 20_000;
 /// The most bytes of one image's packages, unpacked; they stay in this process's memory.
-const MOST_BYTES: u64 = 256 << 20;
+const MOST_BYTES: u64 = 384 << 20;
 /// The largest number of folders above a file.
 const MOST_PARTS: usize = 32;
 
@@ -104,8 +105,8 @@ impl Package {
     /// effect.
     ///
     /// # Errors
-    /// It can't be read, isn't a package, or is larger than 256 MiB or 20,000 files. Or it is made
-    /// for one kind of machine, or requires another Python than `target`.
+    /// It can't be read, isn't a package, or is larger than 384 MiB or 20,000 files. Or it needs
+    /// machine code, or requires another Python than `target`.
     pub fn open(path: &Path, target: &PythonTarget) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path)
             .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
@@ -134,8 +135,8 @@ impl Package {
         requirements::load(cache, Some(path), target, progress)
     }
 
-    /// Returns the common packages: some 150 pure-Python wheels, from requests and Flask to xarray,
-    /// with what they need beside the default build. Their versions belong to this version of
+    /// Returns the common packages: some 170 wheels, from requests and Flask to xarray, with
+    /// what they need beside the default build. Their versions belong to this version of
     /// Hatchery. They come from the cache or else through this machine's pip.
     ///
     /// # Errors

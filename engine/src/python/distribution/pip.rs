@@ -16,9 +16,11 @@ const DETAIL_BYTES: usize = 2000;
 const LINE_BYTES: usize = 500;
 
 /// Downloads the wheels of a requirements file, each with its hash, into `folder`, and returns
-/// their paths. Builds nothing and resolves no dependencies.
+/// the paths of all in it. Builds nothing and resolves no dependencies. Paths in the file are
+/// relative to `base`.
 pub(crate) fn download(
     requirements: &Path,
+    base: Option<&Path>,
     folder: &Path,
     options: &[String],
 ) -> Result<Vec<PathBuf>, PipError> {
@@ -30,6 +32,7 @@ pub(crate) fn download(
         .arg(requirements)
         .arg("--dest")
         .arg(folder)
+        .current_dir(base.filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new(".")))
         // Keeps modules in the working directory from replacing pip's (from Python 3.11 on).
         .env("PYTHONSAFEPATH", "1")
         .stdin(Stdio::null())

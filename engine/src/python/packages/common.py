@@ -1,7 +1,7 @@
 """Writes common.txt, the pins of `--packages common`, from common.in: `python3 common.py`.
 
 pip resolves the newest pure-Python wheels that run on every CPython from 3.12 on, beside what the
-default build has. Each line of the result ends with the modules that the wheel brings.
+default build has, and takes the wheels whose machine code is left out. Each line of the result ends with the modules that the wheel brings.
 """
 
 import json
@@ -15,34 +15,48 @@ import zipfile
 HERE = pathlib.Path(__file__).parent
 OLDEST = "3.12"
 # What has machine code, but which what needs it imports only for some features.
-OPTIONAL = ("greenlet", "jedi", "pexpect", "psutil", "tornado")
-PURE = ["--only-binary=:all:", "--platform=any", "--implementation=py", "--abi=none"]
+OPTIONAL = ("cffi", "greenlet", "jedi", "pexpect")
+PURE = ["--platform=any", "--implementation=py", "--abi=none"]
+NATIVE = ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64",
+          "--implementation=cp", "--abi=cp312", "--abi=abi3", "--abi=none"]
+# The comment in common.in before the packages whose machine code is left out.
+WITH_MACHINE_CODE = "# Those with machine code"
 
 
 def main():
     build = packages_of_build()
+    pure, native = (HERE / "common.in").read_text().split(WITH_MACHINE_CODE)
+    native = native.partition("\n")[2]
+    left_out = [name_of(line) for line in native.split()]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for name, version in [*build.items(), *((name, "9999") for name in OPTIONAL)]:
+        stubs = dict.fromkeys((*OPTIONAL, *left_out), "9999") | build
+        for name, version in stubs.items():
             write_stub(folder, name, version)
         constraints = folder / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in build.items()))
-        wanted = ["--requirement", HERE / "common.in", "--constraint", constraints]
-        report = pip("install", "--dry-run", "--ignore-installed", "--target", folder, "--report=-",
-                     "--find-links", folder, *wanted)
-        pins = []
-        for one in json.loads(report)["install"]:
-            name, version = one["metadata"]["name"], one["metadata"]["version"]
-            if normalized(name) not in {*build, *OPTIONAL}:
-                hashed = one["download_info"]["archive_info"]["hashes"]["sha256"]
-                pins.append(f"{normalized(name)}=={version} --hash=sha256:{hashed}")
-        pinned = folder / "pinned.txt"
-        pinned.write_text("\n".join(pins))
-        wheels = folder / "wheels"
-        pip("download", "--no-deps", "--require-hashes", "--dest", wheels, "--requirement", pinned)
-        brought = {normalized(path.name.split("-")[0]): modules(path) for path in wheels.iterdir()}
-    pins.sort(key=name_of)
-    lines = [f"{pin}  # {' '.join(brought[name_of(pin)])}\n" for pin in pins]
+        lines = []
+        for kind, wanted, options in (
+            (PURE, pure, ["--constraint", constraints, "--find-links", folder]),
+            (NATIVE, native, ["--no-deps"]),
+        ):
+            requirements = folder / "requirements.txt"
+            requirements.write_text(wanted)
+            report = pip("install", kind, "--dry-run", "--ignore-installed", "--target", folder,
+                         "--report=-", "--requirement", requirements, *options)
+            pins = []
+            for one in json.loads(report)["install"]:
+                name, version = normalized(one["metadata"]["name"]), one["metadata"]["version"]
+                if kind is NATIVE or name not in stubs:
+                    hashed = one["download_info"]["archive_info"]["hashes"]["sha256"]
+                    pins.append(f"{name}=={version} --hash=sha256:{hashed}")
+            requirements.write_text("\n".join(pins))
+            wheels = folder / "wheels"
+            pip("download", kind, "--no-deps", "--require-hashes", "--dest", wheels,
+                "--requirement", requirements)
+            brought = {normalized(path.name.split("-")[0]): modules(path) for path in wheels.iterdir()}
+            lines += [f"{pin}  # {' '.join(brought[name_of(pin)])}\n" for pin in pins]
+    lines.sort(key=name_of)
     (HERE / "common.txt").write_text("# Written by common.py: pins, and the modules of each.\n" + "".join(lines))
 
 
@@ -65,20 +79,21 @@ def write_stub(folder, name, version):
 
 def modules(wheel):
     """Returns the names of the modules and packages that a wheel brings."""
-    names = {re.match(r"([A-Za-z_]\w*)(/.*)?\.py$", name) for name in zipfile.ZipFile(wheel).namelist()}
+    names = {re.match(r"([A-Za-z_]\w*)(/.*)?\.(py|cp\S+so)$", name) for name in zipfile.ZipFile(wheel).namelist()}
     return sorted({name[1] for name in names if name} - {"tests", "test", "docs", "examples"})
 
 
 def name_of(pin):
-    return pin.split("==")[0]
+    return pin.split("==")[0].split()[0]
 
 
 def normalized(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pip(command, *arguments):
-    command = [sys.executable, "-m", "pip", command, "--quiet", *PURE, f"--python-version={OLDEST}"]
+def pip(command, kind, *arguments):
+    command = [sys.executable, "-m", "pip", command, "--quiet", "--only-binary=:all:", *kind,
+               f"--python-version={OLDEST}"]
     return subprocess.run([*command, *map(str, arguments)], check=True, stdout=subprocess.PIPE).stdout
 
 

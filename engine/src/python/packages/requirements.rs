@@ -1,6 +1,6 @@
 //! Turns a requirements file into packages: reads it, fetches through pip, verifies and caches.
 //!
-//! pip uses pure-Python wheels only, so it neither builds nor runs anything that it fetches. The
+//! pip uses wheels only, so it neither builds nor runs anything that it fetches. The
 //! SHA-256 of each wheel is compared with those in the file. The cache keeps the packages of a file
 //! unpacked and sealed, in one file from which they are mapped.
 
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::info::PythonTarget;
-use super::{Package, PackageOrigin, PackedPackage, bad, file_name, wheel};
+use super::info::{PythonTarget, name_of};
+use super::{Package, PackageOrigin, PackedPackage, bad, file_name, stand_ins, wheel};
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
@@ -27,7 +27,7 @@ const FOLDER: &str = "packages";
 /// The sealed packages of one requirements file.
 const PACKED: &str = "packed";
 /// Changes whenever pip is called or packages are kept differently.
-const SETTINGS: &str = "wheels 3";
+const SETTINGS: &str = "wheels 4";
 /// The name of the file with the common packages.
 const COMMON: &str = "common.txt";
 /// The longest requirements file, in bytes.
@@ -47,6 +47,13 @@ const OPTIONS: [&str; 9] = [
     "--trusted-host",
 ];
 
+/// The options by which pip takes pure wheels; and others, for a machine for which there are some.
+const PURE: &str = "--platform any --implementation py --abi none";
+const NATIVE: &str = "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 \
+                      --implementation cp --abi cp312 --abi abi3 --abi none";
+/// The Python for which those have machine code. The rest of them is for any that they allow.
+const NATIVE_PYTHON: &str = "3.12";
+
 const HASH: &str = "--hash=sha256:";
 
 /// Returns the packages that the file `path` names, or else the common ones.
@@ -62,13 +69,14 @@ pub(super) fn load(
         line,
         detail,
     })?;
-    let key = format!("{SETTINGS} {} {target:?}\n{text}", path.is_none());
+    let (is_common, stand_ins) = (path.is_none(), stand_ins::PACKAGES);
+    let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}");
     let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
     let target = target.clone();
     let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
     let find = || Ok(wheels.cached());
-    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, progress))
+    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, &text, progress))
 }
 
 fn read(path: &Path) -> Result<String, PackageError> {
@@ -101,6 +109,7 @@ impl Wheels {
     fn fetch(
         &self,
         path: Option<&Path>,
+        text: &str,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Package>, PackageError> {
         progress.report(Progress::FetchingPackages);
@@ -108,16 +117,20 @@ impl Wheels {
         remove_unfinished(parent);
         let (unfinished, wheels) =
             (UnfinishedFolder::new_in(parent)?, UnfinishedFolder::new_in(parent)?);
-        let list = path.map_or_else(|| wheels.path().join(COMMON), Path::to_owned);
-        if path.is_none() {
-            fs::write(&list, COMMON_PACKAGES)
-                .map_err(|source| CacheError::io("write", &list, source))?;
+        let list = path.unwrap_or(Path::new(COMMON));
+        let mut paths = Vec::new();
+        for has_machine_code in [false, true] {
+            let Some(part) = part(text, has_machine_code) else { continue };
+            let place = wheels.path().join(COMMON);
+            fs::write(&place, part).map_err(|source| CacheError::io("write", &place, source))?;
+            let fetched =
+                pip::download(&place, list.parent(), wheels.path(), &self.kinds(has_machine_code));
+            // Each time, all that are in the folder.
+            paths = fetched.map_err(|cause| match path {
+                Some(path) => PackageError::Pip { path: path.to_owned(), cause },
+                None => PackageError::PipCommon(cause),
+            })?;
         }
-        let fetched = pip::download(&list, wheels.path(), &self.pure_wheels());
-        let mut paths = fetched.map_err(|cause| match path {
-            Some(path) => PackageError::Pip { path: path.to_owned(), cause },
-            None => PackageError::PipCommon(cause),
-        })?;
         paths.sort_unstable();
         let origin = match path {
             Some(_) => PackageOrigin::Requirements,
@@ -128,7 +141,7 @@ impl Wheels {
             let (name, bytes) = (file_name(&path), wheel::load(&path)?);
             if !self.hashes.contains(&hexadecimal(&Sha256::digest(&bytes))) {
                 return Err(bad(
-                    &list,
+                    list,
                     &format!("pip fetched `{name}`, whose hash it doesn't have"),
                 ));
             }
@@ -142,13 +155,26 @@ impl Wheels {
         Ok(self.cached().unwrap_or(packages))
     }
 
-    /// Returns the options that make pip only take wheels for any machine with this Python.
-    fn pure_wheels(&self) -> Vec<String> {
+    /// Returns the options by which pip takes wheels for any machine with this Python, or those whose
+    /// machine code is left out.
+    fn kinds(&self, has_machine_code: bool) -> Vec<String> {
         let version = self.target.series();
-        let machine = ["--platform", "any", "--implementation", "py", "--abi", "none"];
-        let options = machine.into_iter().chain(["--python-version", &version]);
-        options.map(str::to_owned).collect()
+        let (kinds, version) =
+            if has_machine_code { (NATIVE, NATIVE_PYTHON) } else { (PURE, version.as_str()) };
+        kinds.split(' ').chain(["--python-version", version]).map(str::to_owned).collect()
     }
+}
+
+/// Returns the options of a requirements file, and those of its packages whose machine code is left
+/// out, or the others; `None` if it has none of them.
+fn part(text: &str, has_machine_code: bool) -> Option<String> {
+    let is_option = |line: &String| line.trim_start().starts_with('-');
+    let lines = logical_lines(text).into_iter().map(|(_, line)| line);
+    let is_part = |line: &String| stand_ins::is_for(name_of(line)) == has_machine_code;
+    let part: Vec<String> = lines
+        .filter(|line| !line.trim().is_empty() && (is_option(line) || is_part(line)))
+        .collect();
+    (!part.iter().all(is_option)).then(|| part.join("\n"))
 }
 
 /// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and
@@ -299,6 +325,14 @@ mod tests {
         );
         let hashes: Vec<String> = parse(&text).unwrap().into_iter().collect();
         assert_eq!(hashes, [A.to_owned(), B.to_ascii_lowercase()]);
+    }
+
+    #[test]
+    fn packages_with_machine_code_are_fetched_apart_with_the_same_options() {
+        let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y\n";
+        assert_eq!(part(text, false).unwrap(), "-f wheels \none==1   --hash=x");
+        assert_eq!(part(text, true).unwrap(), "-f wheels \nMsgPack==2 --hash=y");
+        assert_eq!(part("-f wheels\none==1", true), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::info::PythonTarget;
 use super::metadata::{Metadata, headers};
 use super::{
     Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
-    file_name, normalized,
+    file_name, is_native, normalized, stand_ins,
 };
 use crate::error::PackageError;
 
@@ -38,7 +38,12 @@ pub(super) fn read(
     let name = WheelName::parse(&file_name).ok_or_else(|| {
         bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
     })?;
-    name.check(path, target)?;
+    let stand_ins = match name.check(path, target) {
+        Err(refusal @ PackageError::Native { .. }) => {
+            Some(stand_ins::of_wheel(path, name.name, name.version, refusal)?)
+        }
+        checked => checked.map(|()| None)?,
+    };
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
         .map_err(|error| bad_because(path, "it isn't a ZIP archive", error))?;
     if archive.len() > MOST_FILES {
@@ -46,7 +51,9 @@ pub(super) fn read(
         return Err(PackageError::TooLarge { what, detail: caps() });
     }
     let info_folder = info_folder(path, &archive)?;
-    check_purity(path, &mut archive, &info_folder)?;
+    if stand_ins.is_none() {
+        check_purity(path, &mut archive, &info_folder)?;
+    }
     let metadata = Metadata::parse(&header(path, &mut archive, &info_folder, "METADATA")?);
     let (Some(own), Some(version)) = (&metadata.name, &metadata.version) else {
         return Err(bad(path, "its `METADATA` has no name or no version"));
@@ -63,13 +70,23 @@ pub(super) fn read(
         if entry.is_symlink() {
             return Err(bad(path, &format!("`{name}` in it is a link")));
         }
+        if stand_ins.is_some() && is_native(&name) {
+            continue;
+        }
         // Folder names are untrusted too.
         collector.check(name.strip_suffix('/').unwrap_or(&name))?;
         if entry.is_dir() {
             continue;
         }
         if let Some(place) = place_of(&name) {
-            collector.add(place, &mut entry)?;
+            let before = stand_ins.into_iter().flatten().find(|(own, _)| *own == place);
+            let before = before.map_or("", |(_, source)| source);
+            collector.add(place, &mut before.as_bytes().chain(&mut entry))?;
+        }
+    }
+    for (place, source) in stand_ins.into_iter().flatten() {
+        if !collector.files.contains_key(*place) {
+            collector.add(place, &mut source.as_bytes())?;
         }
     }
     collector.finish(vec![info], &[metadata], target)
@@ -79,6 +96,7 @@ pub(super) fn read(
 #[derive(Debug, PartialEq, Eq)]
 struct WheelName<'a> {
     name: &'a str,
+    version: &'a str,
     python: &'a str,
     abi: &'a str,
     platform: &'a str,
@@ -88,8 +106,8 @@ impl<'a> WheelName<'a> {
     fn parse(file_name: &'a str) -> Option<Self> {
         let parts: Vec<&str> = file_name.strip_suffix(".whl")?.split('-').collect();
         match parts.as_slice() {
-            [name, _, python, abi, platform] | [name, _, _, python, abi, platform] => {
-                Some(Self { name, python, abi, platform })
+            [name, version, python, abi, platform] | [name, version, _, python, abi, platform] => {
+                Some(Self { name, version, python, abi, platform })
             }
             _ => None,
         }
@@ -194,7 +212,8 @@ mod tests {
     #[test]
     fn names_of_wheels_have_five_or_six_parts() {
         let name = WheelName::parse("a_b-1.0-2-py2.py3-none-any.whl").unwrap();
-        let expected = WheelName { name: "a_b", python: "py2.py3", abi: "none", platform: "any" };
+        let (python, abi, platform) = ("py2.py3", "none", "any");
+        let expected = WheelName { name: "a_b", version: "1.0", python, abi, platform };
         assert_eq!(name, expected);
         for name in ["a.whl", "a-1-py3-none.whl", "a-1-py3-none-any.zip", "a-b-c-d-e-f-g.whl"] {
             assert_eq!(WheelName::parse(name), None, "{name}");

@@ -31,11 +31,11 @@ _REASONS = {
 # Packages by the names of their imports: those that contain or need machine code; and those that
 # are useless without a network, even where they load.
 _NATIVE = frozenset(
-    "Cython catboost cupy cv2 cryptography duckdb faiss fiona fitz gensim gevent greenlet grpc h5py"
-    " igraph jax jaxlib keras lightgbm llvmlite netCDF4 numba numexpr onnx onnxruntime orjson osgeo"
-    " polars psutil psycopg2 pyarrow pycuda pydantic_core pygame pymupdf pyproj rasterio ray"
+    "Cython catboost cupy cv2 duckdb faiss fiona fitz gensim gevent greenlet grpc h5py"
+    " igraph jax jaxlib keras lightgbm llvmlite netCDF4 numba numexpr onnx onnxruntime osgeo"
+    " polars psycopg2 pyarrow pycuda pydantic_core pygame pymupdf pyproj rasterio ray"
     " safetensors sentencepiece shapely spacy tables tensorflow tiktoken tokenizers torch torchaudio"
-    " torchvision transformers ujson uvloop xgboost zmq PyQt5 PyQt6 PySide2 PySide6 wx".split()
+    " torchvision transformers uvloop xgboost zmq PyQt5 PyQt6 PySide2 PySide6 wx".split()
 )
 _OF_THE_NETWORK = frozenset(
     "aiohttp anthropic boto3 botocore elasticsearch fastapi flask gradio httpx kafka openai paramiko"
