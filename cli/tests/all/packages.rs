@@ -14,20 +14,19 @@ use crate::{hatchery, json_of, run, said_by_program, text};
 const MAKE: &str = r#"
 import hashlib, sys, zipfile
 folder, value = sys.argv[1:]
-def make(name, pure="true", metadata="", files={}):
+def make(name, metadata="", files={}):
     info = "thing-1.0.dist-info/"
     with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
         wheel.writestr("thing.py", f"value = {value!r}\n")
         wheel.writestr(info + "METADATA", f"Name: thing\nVersion: 1.0\n{metadata}\n")
-        wheel.writestr(info + "WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
         wheel.writestr(info + "RECORD", "")
         for path, contents in files.items():
             wheel.writestr(path, contents)
 pure = "thing-1.0-py3-none-any.whl"
 make("thing-1.0-cp315-cp315-linux_x86_64.whl")
-for part in ("impure", "native", "old", "up"):
+for part in ("native", "old", "up"):
     __import__("os").mkdir(f"{folder}/{part}")
-make("impure/" + pure, pure="false")
 make("native/" + pure, files={"thing_speed.so": "x"})
 make("old/" + pure, metadata="Requires-Python: <3.10")
 make("up/" + pure, files={"../up.py": "x"})
@@ -176,7 +175,6 @@ fn what_can_not_go_into_an_image_is_refused_with_the_reason() {
     let (_wheels, folder) = wheels();
     for (path, expected) in [
         ("thing-1.0-cp315-cp315-linux_x86_64.whl", "made for the platform `linux_x86_64`"),
-        ("impure/thing-1.0-py3-none-any.whl", "Root-Is-Purelib: true"),
         ("native/thing-1.0-py3-none-any.whl", "`thing_speed.so` in it is machine code"),
         ("old/thing-1.0-py3-none-any.whl", "requires Python <3.10"),
         ("up/thing-1.0-py3-none-any.whl", "`../up.py` in it isn't a plain path"),

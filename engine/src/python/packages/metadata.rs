@@ -51,7 +51,7 @@ impl Metadata {
 
 /// Returns the headers of a text in mail format, up to its first empty line, without continuation
 /// lines.
-pub(super) fn headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
+fn headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines()
         .take_while(|line| !line.trim().is_empty())
         .filter(|line| !line.starts_with([' ', '\t']))

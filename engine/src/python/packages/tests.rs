@@ -127,13 +127,6 @@ fn packages_for_one_machine_are_refused_with_the_reason() {
         assert!(matches!(error, PackageError::Native { .. }), "{error}");
         assert!(error.to_string().contains(file), "{error}");
     }
-    let impure = archive(&[
-        ("some_thing-1.2.dist-info/METADATA", METADATA.as_bytes()),
-        ("some_thing-1.2.dist-info/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"),
-        ("a.py", b""),
-    ]);
-    let error = opened(NAME, &impure).unwrap_err();
-    assert!(error.to_string().contains("Root-Is-Purelib"), "{error}");
 }
 
 #[test]

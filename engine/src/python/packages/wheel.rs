@@ -1,18 +1,19 @@
 //! Reads a wheel into a package: a ZIP archive whose name states its Pythons and machines.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use super::info::PythonTarget;
-use super::metadata::{Metadata, headers};
+use super::metadata::Metadata;
 use super::{
     Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
     file_name, is_native, normalized, stand_ins,
 };
 use crate::error::PackageError;
 
-/// The most bytes that are read of `METADATA` or `WHEEL`.
+/// The most bytes that are read of `METADATA`.
 const MOST_HEADER_BYTES: u64 = 4 << 20;
 
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
@@ -50,11 +51,7 @@ pub(super) fn read(
         let what = path.display().to_string();
         return Err(PackageError::TooLarge { what, detail: caps() });
     }
-    let info_folder = info_folder(path, &archive)?;
-    if stand_ins.is_none() {
-        check_purity(path, &mut archive, &info_folder)?;
-    }
-    let metadata = Metadata::parse(&header(path, &mut archive, &info_folder, "METADATA")?);
+    let metadata = metadata(path, &mut archive)?;
     let (Some(own), Some(version)) = (&metadata.name, &metadata.version) else {
         return Err(bad(path, "its `METADATA` has no name or no version"));
     };
@@ -142,53 +139,23 @@ fn runs_on(tag: &str, target: &PythonTarget) -> bool {
     digits.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|of| of <= minor)
 }
 
-/// Returns the name of the only `.dist-info` folder.
-fn info_folder(path: &Path, archive: &Archive<'_>) -> Result<String, PackageError> {
-    let mut folders: Vec<String> = Vec::new();
-    for name in archive.file_names().flatten() {
-        let folder = name.split_once('/').map(|(folder, _)| folder);
-        let Some(folder) = folder.filter(|folder| folder.ends_with(".dist-info")) else { continue };
-        if !folders.iter().any(|known| known == folder) {
-            folders.push(folder.to_owned());
-        }
-    }
-    match folders.pop() {
-        Some(folder) if folders.is_empty() => Ok(folder),
-        Some(_) => Err(bad(path, "it has more than one `.dist-info` folder")),
-        None => Err(bad(path, "it has no `.dist-info` folder, so it isn't a wheel")),
-    }
-}
-
-/// Checks what the wheel's `WHEEL` states.
-fn check_purity(
-    path: &Path,
-    archive: &mut Archive<'_>,
-    info_folder: &str,
-) -> Result<(), PackageError> {
-    let text = header(path, archive, info_folder, "WHEEL")?;
-    let is_pure = headers(&text).any(|(name, value)| {
-        name.eq_ignore_ascii_case("Root-Is-Purelib") && value.eq_ignore_ascii_case("true")
-    });
-    if is_pure {
-        return Ok(());
-    }
-    let reason = format!("`{info_folder}/WHEEL` in it doesn't say `Root-Is-Purelib: true`");
-    Err(PackageError::Native { path: path.to_owned(), reason })
-}
-
-fn header(
-    path: &Path,
-    archive: &mut Archive<'_>,
-    info_folder: &str,
-    file: &str,
-) -> Result<String, PackageError> {
-    let name = format!("{info_folder}/{file}");
+/// Returns the metadata in the only `.dist-info` folder.
+fn metadata(path: &Path, archive: &mut Archive<'_>) -> Result<Metadata, PackageError> {
+    let of_folder = |name: &str| Some(name.split_once('/')?.0.to_owned());
+    let folders = archive.file_names().flatten().filter_map(|name| of_folder(&name));
+    let folders: BTreeSet<String> = folders.filter(|name| name.ends_with(".dist-info")).collect();
+    let folder = match folders.first() {
+        Some(folder) if folders.len() == 1 => folder,
+        Some(_) => return Err(bad(path, "it has more than one `.dist-info` folder")),
+        None => return Err(bad(path, "it has no `.dist-info` folder, so it isn't a wheel")),
+    };
+    let name = format!("{folder}/METADATA");
     let unreadable = format!("`{name}` in it can't be read");
     let entry = archive.by_name(&name).map_err(|error| bad_because(path, &unreadable, error))?;
     let mut bytes = Vec::new();
     let read = entry.take(MOST_HEADER_BYTES).read_to_end(&mut bytes);
     read.map_err(|error| bad_because(path, &unreadable, error))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(Metadata::parse(&String::from_utf8_lossy(&bytes)))
 }
 
 /// Returns where a file of a wheel goes; `None` for files that aren't imported: scripts, headers,
