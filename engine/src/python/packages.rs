@@ -213,7 +213,8 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     // The user hasn't chosen what the common packages need.
     let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
     for package in packages.iter().filter(|package| !package.infos().iter().any(is_common)) {
-        for need in package.inner.needs.difference(&known) {
+        // `cffi` calls machine code, which is left out.
+        for need in package.inner.needs.difference(&known).filter(|need| *need != "cffi") {
             warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
         }
         let hides = |info: &&PackageInfo| {
