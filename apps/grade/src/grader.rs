@@ -116,7 +116,9 @@ impl Grader {
             Mode::Broken(graded) => Graded::clone(graded),
             Mode::Shared(reason) => Graded::new(Verdict::Undecided, reason.clone()),
             Mode::Guarded { kinds } => {
-                self.tried(task, code, How::Guarded(kinds.as_deref()), cpu_time).await?
+                let how = How::Guarded(kinds.as_deref());
+                let graded = self.tried(task, code, how, cpu_time).await?;
+                self.confirmed(task, code, graded).await?
             }
         };
         // A sample has no say in this where the task's own solution shows that it needn't be.
@@ -135,7 +137,28 @@ impl Grader {
         }
         let (task_id, digest) = (task.id.clone(), self.digest(task, &sample.code));
         let (sample, kinds, is_of_sandbox) = (sample.number, Vec::new(), false);
-        Ok(Graded { task_id, sample, digest, kinds, is_of_sandbox, ..graded })
+        Ok(Graded { task_id, sample, digest, kinds, is_of_sandbox, is_sure: false, ..graded })
+    }
+
+    /// Returns the result of tests apart from their candidate: undecided if it failed, and passes beside
+    /// them, since the reason may be what they have in place of its objects.
+    async fn confirmed(
+        &self,
+        task: &Task,
+        code: &str,
+        graded: Graded,
+    ) -> Result<Graded, GradeError> {
+        let is_doubtful = graded.verdict == Verdict::Failed && !graded.is_sure;
+        if !is_doubtful || !matches!(task.suite, Suite::Code { .. }) {
+            return Ok(graded);
+        }
+        let beside = self.tried(task, code, How::Shared, self.settings.cpu_time).await?;
+        if !beside.passed() {
+            return Ok(graded);
+        }
+        let message =
+            format!("it fails apart from its tests, and not beside them: {}", graded.told());
+        Ok(Graded { verdict: Verdict::Undecided, message, ..graded })
     }
 
     /// Returns the digest of a sample: of its task, its code, the settings and the image.

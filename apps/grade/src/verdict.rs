@@ -82,6 +82,9 @@ pub struct Graded {
     /// Whether a limit of the sandbox leaves it undecided, which every interpreter of the sandbox has.
     #[serde(skip)]
     pub(crate) is_of_sandbox: bool,
+    /// Whether a failure needs no second look beside the tests.
+    #[serde(skip)]
+    pub(crate) is_sure: bool,
     /// Kinds of objects of the candidate whose attributes the tests used.
     #[serde(skip)]
     pub(crate) kinds: Vec<String>,
@@ -105,7 +108,7 @@ impl Graded {
 }
 
 /// Changes whenever samples are graded otherwise.
-const VERSION: &str = "hatchery-grade 2";
+const VERSION: &str = "hatchery-grade 3";
 
 /// Digits of a digest.
 const DIGITS: usize = 32;

@@ -27,6 +27,8 @@ pub(crate) struct TestReport {
     limit: Option<String>,
     /// Kinds of objects of the candidate whose attributes the tests use.
     kinds: Vec<String>,
+    /// Whether a failure can't come from what the tests have in place of the candidate's objects.
+    sure: bool,
     /// Why the candidate's code can't be run.
     load: Option<String>,
     /// That the candidate's interpreter ended before the first test.
@@ -50,6 +52,7 @@ impl Graded {
             tests_cpu_ms: 0.0,
             digest: String::new(),
             is_of_sandbox: false,
+            is_sure: false,
             kinds: Vec::new(),
         }
     }
@@ -95,7 +98,7 @@ impl Graded {
 
     /// Returns the result that the tests report.
     pub(crate) fn reported(report: TestReport) -> Self {
-        let TestReport { total, passed, complete, failures, undecided, kinds, .. } = report;
+        let TestReport { total, passed, complete, failures, undecided, kinds, sure, .. } = report;
         if let Some(load) = report.load {
             return Self::new(Verdict::Error, format!("its code can't be run: {load}"));
         }
@@ -118,7 +121,8 @@ impl Graded {
             failures.into_iter().map(|(test, message)| Failure { test, message }).collect();
         let failure = || failures.first().map(|first| format!("{}: {}", first.test, first.message));
         let graded = Self::new(verdict, undecided.or_else(failure).unwrap_or_default());
-        Self { tests_passed: passed, tests_total: total, failures, is_of_sandbox, kinds, ..graded }
+        let counted = Self { tests_passed: passed, tests_total: total, failures, ..graded };
+        Self { is_of_sandbox, is_sure: sure, kinds, ..counted }
     }
 
     /// Returns the result with the counts of the tests, which ended early.

@@ -20,6 +20,8 @@ class _Server(Peer):
         super().__init__(exchange, 1)
         self._code, self._name = code, name
         self._tasks, self._loop = {}, None
+        # The candidate's module, and names of it with what the judge knows them as.
+        self._scope, self._told = {}, {}
         # Copies of objects of the tests, by number, with what they were made of and what they are.
         self._copies = {}
 
@@ -42,6 +44,7 @@ class _Server(Peer):
         watch_limits((f"<{self._name}>",), self.surroundings.meet)
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
+        self._scope = vars(module)
         code = watched(self._code.removeprefix("\ufeff"), f"<{self._name}>")
         module.__hatchery_ordered__ = ordered_noted(self.surroundings.see_order)
         exec(code, module.__dict__)
@@ -76,8 +79,10 @@ class _Server(Peer):
         return getattr(importlib.import_module(module), name)
 
     def _do_name(self, name):
-        scope = vars(sys.modules[self._name])
-        return (scope[name],) if name in scope else ()
+        if name not in self._scope:
+            return ()
+        self._told[name] = self._scope[name]
+        return (self._told[name],)
 
     # Coroutines run in a loop of this side, a little at a time.
 
@@ -121,6 +126,10 @@ class _Server(Peer):
             and value.__name__ not in _OWN
         ):
             return ("module", value.__name__)
+        if type(value).__module__ == "dataclasses":
+            for name, sentinel in vars(sys.modules["dataclasses"]).items():
+                if sentinel is value:
+                    return ("dataclasses", name)
         return super().given(value)
 
     def resolve(self, name, parts):
@@ -132,6 +141,8 @@ class _Server(Peer):
             return found
         if name == "function":
             return self._function(*parts)
+        if name == "traceback":
+            return _traceback()
         if name == "copy":
             return self._copy(*parts)
         return super().resolve(name, parts)
@@ -161,6 +172,11 @@ class _Server(Peer):
                 self.surroundings.doubt = f"the candidate changes an object of the tests, of the type `{kind}`"
         if head[0] != "ask" and self._depth == 0 and threading.active_count() > 1:
             self.surroundings.go_on()
+        for name, known in self._told.items():
+            now = self._scope.get(name, known)
+            if now is not known and self.number_of(now) is None:
+                self._told[name] = now
+                self.surroundings.rebound.append((name, now))
         try:
             return super().written(*head)
         except Refused as error:
@@ -182,6 +198,13 @@ class _Server(Peer):
         stand_in.__name__, stand_in.__qualname__, stand_in.__module__, stand_in.__doc__ = names
         self._theirs[stand_in], self._stand_ins[number] = number, stand_in
         return stand_in
+
+
+def _traceback():
+    try:
+        raise Exception
+    except Exception as error:
+        return error.__traceback__
 
 
 def _formed(form, call):

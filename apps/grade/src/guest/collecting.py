@@ -1,8 +1,10 @@
 """Finds the tests of a text by the rules of pytest and unittest, and runs them."""
 
 import contextlib
+import functools
 import inspect
 import itertools
+import pkgutil
 import types
 
 # Scopes of fixtures, those that last longest first.
@@ -97,7 +99,7 @@ class Collection:
         for name, value in self._made.items():
             if isinstance(value, type):
                 self._find_in_class(name, (value,), marks)
-            elif name.startswith("test") and isinstance(value, types.FunctionType):
+            elif name.startswith("test") and _is_test(value):
                 is_plain = not _marks_of(vars(value)) and not _wanted(value)
                 if not (name in done and is_plain) and getattr(value, "__test__", True):
                     self._add(name, value, (), [*marks, *_marks_of(vars(value))])
@@ -113,7 +115,8 @@ class Collection:
         kind = owners[-1]
         unittest = sys.modules.get("unittest")
         if unittest and issubclass(kind, unittest.TestCase):
-            if not kind.__module__.startswith("unittest") and kind not in self._cases:
+            is_own = not kind.__module__.startswith("unittest") and kind not in self._cases
+            if is_own and getattr(kind, "__test__", True):
                 self._cases.append(kind)
             return
         if not name.rpartition(".")[2].startswith("Test") or not getattr(kind, "__test__", True):
@@ -141,8 +144,10 @@ class Collection:
         if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
             raise Unsupported(f"the test `{name}` has a `yield`, so a call doesn't run it")
         wanted = _wanted(function, is_method=bool(owners))
-        sets = [[(f"[{place}]", *each) for place, each in enumerate(self._parametrized(name, mark))]
-                for mark in reversed(marks) if mark.name == "parametrize"]
+        sets = [list(self._parametrized(name, mark)) for mark in reversed(marks) if mark.name == "parametrize"]
+        if not all(sets):
+            self._report.skip(name, "it has an empty set of parameters")
+            return
         given = {key for chosen in sets for _, arguments, _, _ in chosen for key in arguments}
         if given - set(wanted):
             unknown = sorted(given - set(wanted))[0]
@@ -152,13 +157,14 @@ class Collection:
         for fixture in self._closure(name, wanted, owners, marks):
             if fixture.params is not None and fixture.name not in indirect:
                 sets.append([
-                    (f"[{place}]", {}, {fixture.name: (place, param.values[0])}, param.marks)
+                    (param.name, {}, {fixture.name: (place, param.values[0])}, param.marks)
                     for place, param in enumerate(fixture.params)
                 ])
         if not all(sets):
             self._report.skip(name, "it has an empty set of parameters")
         for chosen in itertools.product(*sets):
-            item = _Item(name + "".join(each[0] for each in chosen), function, owners, list(marks))
+            told = "-".join(each[0] for each in reversed(chosen))
+            item = _Item(f"{name}[{told}]" if chosen else name, function, owners, list(marks))
             for _, arguments, choice, more in chosen:
                 item.arguments |= arguments
                 item.chosen |= choice
@@ -167,16 +173,15 @@ class Collection:
             self._items.append(item)
 
     def _parametrized(self, name, mark):
-        """Yields the sets of a `parametrize`: arguments, values for fixtures, and marks."""
+        """Yields the sets of a `parametrize`: their names, arguments, values for fixtures, and marks."""
         names, sets, *rest = (*mark.args, *(mark.kwargs[key] for key in ("argnames", "argvalues")
                                             if key in mark.kwargs))
         if isinstance(names, str):
             names = [part.strip() for part in names.split(",") if part.strip()]
         indirect = mark.kwargs.get("indirect", rest[0] if rest else False)
         indirect = names if indirect is True else indirect or ()
-        for place, each in enumerate(sets):
-            if not isinstance(each, Parameter):
-                each = Parameter((each,) if len(names) == 1 else tuple(each), [])
+        ids = mark.kwargs.get("ids", rest[1] if len(rest) > 1 else None)
+        for place, each in enumerate(named_parameters(names, sets, ids)):
             if len(each.values) != len(names):
                 raise Unsupported(
                     f"a set of parameters of the test `{name}` has {len(each.values)} values for "
@@ -184,7 +189,8 @@ class Collection:
                 )
             pairs = dict(zip(names, each.values))
             chosen = {key: (place, value) for key, value in pairs.items() if key in indirect}
-            yield {key: value for key, value in pairs.items() if key not in indirect}, chosen, each.marks
+            arguments = {key: value for key, value in pairs.items() if key not in indirect}
+            yield each.name, arguments, chosen, each.marks
 
     def _definitions(self, name, owners):
         """Returns the fixtures of a name that a test sees, the nearest first."""
@@ -233,11 +239,14 @@ class Collection:
             for name in loader.getTestCaseNames(case):
                 function = getattr(case, name)
                 for mark in (*marks, *_marks_of(vars(function))):
+                    if mark.name in ("usefixtures", "filterwarnings"):
+                        raise Unsupported(f"`{mark.name}` is for a `TestCase`, `{case.__name__}`, where it isn't heeded")
                     if mark.name == "parametrize":
                         raise Unsupported(
                             f"`{case.__name__}.{name}` is parametrized, as no `TestCase` can be"
                         )
-                    if mark.name == "skip" or mark.name == "skipif" and self._holds(mark):
+                    is_skipped = mark.name in ("skipif", "xfail") and self._holds(mark)
+                    if mark.name == "skip" or is_skipped:
                         function.__unittest_skip__ = True
                         function.__unittest_skip_why__ = str(mark.kwargs.get("reason", ""))
                 if inspect.iscoroutinefunction(function) and not awaits or _yields(function):
@@ -284,7 +293,10 @@ class Collection:
             for mark in item.marks:
                 if mark.name == "skip" or mark.name == "skipif" and self._holds(mark):
                     raise Skip(str(mark.kwargs.get("reason", "")))
-            self._run_once(item)
+                if mark.kwargs.get("run") is False and mark in self._failing(item):
+                    raise Skip("it is expected to fail, and isn't run")
+            with _filtered([text for mark in item.marks if mark.name == "filterwarnings" for text in mark.args]):
+                self._run_once(item)
         except (Skip, ExpectedFailure, _skip_of_unittest()) as error:
             self._report.skip(name, str(error))
         except _FAILURES as error:
@@ -463,6 +475,31 @@ def _wanted(function, is_method=False):
     patches = [patch for patch in getattr(function, "patchings", ())
                if not patch.attribute_name and patch.new is mock.DEFAULT]
     return names[len(patches):]
+
+
+def _is_test(value):
+    """Returns whether what begins with `test` is a function, also one with arguments or a cache."""
+    is_wrapped = isinstance(value, (functools.partial, functools._lru_cache_wrapper))
+    return isinstance(value, types.FunctionType) or is_wrapped and inspect.isfunction(
+        inspect.unwrap(getattr(value, "func", value))
+    )
+
+
+@contextlib.contextmanager
+def _filtered(filters):
+    """Heeds marks `filterwarnings`, such as `error::DeprecationWarning`."""
+    if not filters:
+        yield
+        return
+    import warnings
+
+    with warnings.catch_warnings():
+        for text in filters:
+            action, message, category, module, line = (text.split(":", 4) + [""] * 4)[:5]
+            path = category.strip() or "Warning"
+            kind = pkgutil.resolve_name(path if "." in path else f"builtins.{path}")
+            warnings.filterwarnings(action.strip(), message, kind, module, int(line or 0))
+        yield
 
 
 def _yields(function):

@@ -42,6 +42,12 @@ _FILE_NAMES = (
 )
 
 
+# What tests that catch exceptions have in their source.
+_CATCHING_WORDS = ("except", "aises", "with ")
+# What tests that ask how long objects live have in their source.
+_LIFE_WORDS = ("weakref", "getrefcount", "gc.")
+# What attributes of a data class's fields may be.
+_SENTINELS = ("MISSING", "KW_ONLY", "_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR")
 # How an iterator goes on.
 _STEPS = ("__next__", "send", "throw", "close")
 # Attributes of functions and classes that tell nothing of an answer.
@@ -123,6 +129,8 @@ class Link(Peer):
         self._doubt = None
         # Whether the candidate has sent anything but values, so that it can't pass.
         self.is_broken = False
+        # Whether nothing of the candidate but plain values and functions was used.
+        self._is_plain, self._functions = True, set()
         # Whether a test had failed before there was a doubt, and whether one has failed since.
         self._has_failed = self._has_failed_since = False
         # Classes that the task asks for, and what the tests have made of them, with the arguments.
@@ -139,6 +147,7 @@ class Link(Peer):
         """
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
         self._sources = sources
+        self._catches = any(word in sources for word in _CATCHING_WORDS)
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
@@ -186,6 +195,7 @@ class Link(Peer):
             may_be_class: Whether the task asks for a class, if it is one.
         """
         found = list(self.ask("name", name))
+        self._is_plain &= not found or type(found[0]) in self._functions
         if found and may_be_class and type(found[0]) is StandInClass:
             self._requested.add(found[0])
         return found
@@ -201,6 +211,11 @@ class Link(Peer):
     @doubt.setter
     def doubt(self, reason):
         self._doubt = reason
+
+    @property
+    def is_sure(self):
+        """Whether a failure is the candidate's, since stand-ins can't have caused it."""
+        return self.is_broken or self._is_plain and not self.surroundings.is_used
 
     @property
     def limit(self):
@@ -235,6 +250,8 @@ class Link(Peer):
         """Returns why the tests decide nothing; `None` if they do."""
         if self._has_failed:
             return None
+        if not self._is_plain and any(word in self._sources for word in _LIFE_WORDS):
+            return "the tests ask how long objects of the candidate live"
         return self.doubt or (self._shaken() if self._has_failed_since else None)
 
     def _shaken(self):
@@ -281,7 +298,17 @@ class Link(Peer):
             return None
         return super().local_class(module, qualname)
 
+    def _resolve(self, name, parts):
+        made = super()._resolve(name, parts)
+        if name == "object" and self.local_class(*type(made)._hatchery_names) in _FUNCTION_TYPES:
+            self._functions.add(type(made))
+        elif name != "class":
+            self._is_plain &= name == "exception" and not self._catches
+        return made
+
     def resolve(self, name, parts):
+        if name == "dataclasses" and parts[0] in _SENTINELS:
+            return resolved(name, parts[0])
         if name != "module":
             return super().resolve(name, parts)
         (module,) = parts
@@ -347,7 +374,7 @@ class Link(Peer):
             self._refuse_use(name, target)
         if plain in _BINARY:
             return self._calculated(name, target, *args)
-        if plain in (*_UNARY, "hash") and not self._is_made(target):
+        if plain in (*_UNARY, "hash", "instancecheck") and not self._is_made(target):
             self._refuse_use(name, target)
         if plain == "contains" and type(target) not in self._requested:
             return any(item is args[0] or item == args[0] for item in target)
@@ -412,7 +439,10 @@ class Link(Peer):
     # Objects of the tests.
 
     def given(self, value):
+        self._is_plain = False
         kind = type(value)
+        if kind is types.TracebackType:
+            return ("traceback",)
         name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
         if callable(value) and type(name) is type(module) is str and resolved(module, name) is value:
             return ("global", module, name)
@@ -452,7 +482,7 @@ class Link(Peer):
             return is_own and not hasattr(type(target), name) and not name.startswith(("_mock", "_spec"))
         if (
             type(name) is not str
-            or name.startswith("_")
+            or name.startswith("__" if _is_of_tests(type(target)) else "_")
             and name not in ("__name__", "__doc__", "__qualname__")
         ):
             return False

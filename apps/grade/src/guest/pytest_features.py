@@ -1,5 +1,6 @@
 """The module `pytest` as tests see it: its marks, fixtures and comparisons. `collecting.py` heeds them."""
 
+import collections
 import contextlib
 import decimal
 import functools
@@ -32,10 +33,10 @@ class Limited(Unsupported):
 class Fixture:
     """A function that `pytest.fixture` decorates."""
 
-    def __init__(self, function, scope, params, autouse, name):
+    def __init__(self, function, scope, params, autouse, name, ids):
         self.function, self.scope, self.autouse = function, scope, autouse
-        self.params = None if params is None else [_parameter(param) for param in params]
         self.name = name or function.__name__
+        self.params = None if params is None else named_parameters([self.name], params, ids)
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     def __call__(self, *_, **__):
@@ -49,7 +50,7 @@ def _fixture(function=None, *, scope="function", params=None, autouse=False, ids
     def decorate(function):
         if isinstance(function, (classmethod, staticmethod)):
             function = function.__func__
-        return Fixture(function, scope, params, autouse, name)
+        return Fixture(function, scope, params, autouse, name, ids)
 
     return decorate if function is None else decorate(function)
 
@@ -57,17 +58,44 @@ def _fixture(function=None, *, scope="function", params=None, autouse=False, ids
 class Parameter:
     """A set of arguments of `parametrize`."""
 
-    def __init__(self, values, marks):
-        self.values, self.marks = values, marks
+    def __init__(self, values, marks, name):
+        self.values, self.marks, self.name = values, marks, name
 
 
 def _param(*values, marks=(), id=None):
     marks = list(marks) if isinstance(marks, (list, tuple)) else [marks]
-    return Parameter(values, [mark() if isinstance(mark, MarkName) else mark for mark in marks])
+    return Parameter(values, [mark() if isinstance(mark, MarkName) else mark for mark in marks], id)
 
 
-def _parameter(value):
-    return value if isinstance(value, Parameter) else Parameter((value,), [])
+def named_parameters(names, sets, ids):
+    """Returns sets of arguments, each with the text that pytest adds to a test's name."""
+    made = []
+    ids = ids if ids is None or callable(ids) else list(ids)
+    for place, each in enumerate(sets):
+        if not isinstance(each, Parameter):
+            each = Parameter((each,) if len(names) == 1 else tuple(each), [], None)
+        given = ids[place] if isinstance(ids, list) and place < len(ids) else None
+        told = ((ids(value) if callable(ids) else None, value, name) for value, name in zip(each.values, names))
+        name = each.name or given or "-".join(_told_value(*one, place) for one in told)
+        made.append(Parameter(each.values, each.marks, str(name)))
+    counts = collections.Counter(each.name for each in made)
+    seen = collections.Counter()
+    for each in made:
+        if counts[each.name] > 1:
+            seen[each.name] += 1
+            each.name += f"{'_' * each.name[-1:].isdigit()}{seen[each.name] - 1}"
+    return made
+
+
+def _told_value(given, value, name, place):
+    if given is not None:
+        return str(given)
+    if isinstance(value, str):
+        return value.encode("unicode_escape").decode()
+    if value is None or isinstance(value, (bool, int, float, complex)):
+        return str(value)
+    has_name = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+    return value.__name__ if has_name else f"{name}{place}"
 
 
 class Mark:
@@ -350,7 +378,7 @@ def _target(target, rest):
 class Captured:
     """`capsys`: what is printed."""
 
-    Result = __import__("collections").namedtuple("CaptureResult", "out err")
+    Result = collections.namedtuple("CaptureResult", "out err")
 
     def __enter__(self):
         self._kept = sys.stdout, sys.stderr

@@ -24,7 +24,7 @@ _BINARY = (
 _UNARY = "neg pos abs invert int float complex index round trunc floor ceil".split()
 _OTHERS = (
     "call len bool getitem setitem delitem iter next reversed contains str repr format enter exit await "
-    "aiter anext aenter aexit get hash eq fspath bytes init"
+    "aiter anext aenter aexit get set delete set_name hash eq fspath bytes init"
 ).split()
 _SPECIAL = [f"__{name}__" for name in _ORDER + _BINARY + _UNARY + _OTHERS]
 # What a value of a derived class is, too: it is sent with the values of the first, and asked for by the
@@ -58,6 +58,8 @@ def _made_of(error):
     try:
         _, args, *rest = error.__reduce__()
         attributes = rest[0] if rest else None
+        if isinstance(error, BaseExceptionGroup):
+            args = (error.message, error.exceptions)  # and no list, which is filled later
     except Exception:
         return None
     attributes = dict(attributes) if type(attributes) is dict else {}
@@ -170,7 +172,9 @@ class Peer:
         if isinstance(value, BaseException):
             kind = self.description(type(value))
             made_of = None if type(value).__module__ in _OWN else _made_of(value)
-            return ("exception", self.number(value), kind, tuple(value.args), value.__cause__, made_of)
+            links = tuple(None if link is value else link for link in (value.__cause__, value.__context__))
+            links += (value.__suppress_context__,)
+            return ("exception", self.number(value), kind, tuple(value.args), links, made_of)
         if type(value) is types.CoroutineType:
             return ("coroutine", self.number(value), value.__name__)
         base = _plain_base(type(value))
@@ -219,6 +223,8 @@ class Peer:
             if base is not object
         )
         special = tuple(name for name in _SPECIAL if _is_defined(kind, name))
+        if _has_own_check(kind):
+            special += ("__instancecheck__",)
         base = _plain_base(kind)
         is_plain = base in _CONSTANT or base is not None and kind.__eq__ is base.__eq__
         name = base.__name__ if is_plain else None
@@ -244,9 +250,9 @@ class Peer:
         if name == "class":
             return self._class(*parts)
         if name == "exception":
-            number, kind, args, cause, made_of = parts
+            number, kind, args, links, made_of = parts
             made = self._stand_in(number, self._class(kind), args, made_of=made_of)
-            made.__cause__ = cause
+            made.__cause__, made.__context__, made.__suppress_context__ = links
             return made
         if name == "coroutine":
             number, told = parts
@@ -298,7 +304,7 @@ class Peer:
         except Exception:
             made = _error_with(kind, args)  # it needs other arguments
         for name, value in made_of[1]:
-            if not name.startswith("__"):
+            if name == "__notes__" or not name.startswith("__"):
                 with contextlib.suppress(AttributeError):
                     setattr(made, name, value)
         return made
@@ -335,7 +341,10 @@ class Peer:
         space = {name: _FORWARDERS[name] for name in special if name in _FORWARDERS}
         if "__eq__" in space and "__hash__" not in space:
             space["__hash__"] = None
-        told = _Told if local in _FUNCTION_TYPES else lambda name, value: value
+        is_function = local in _FUNCTION_TYPES
+        if is_function and "__get__" in space:
+            space["__get__"] = _bound_method
+        told = _Told if is_function else lambda name, value: value
         space |= {
             "__module__": told("__module__", module),
             "__qualname__": qualname,
@@ -344,6 +353,7 @@ class Peer:
             "_hatchery_names": (module, qualname),
             "_hatchery_class": number,
             "_hatchery_plain": plain,
+            "_hatchery_checks": "__instancecheck__" in special,
         }
         if not is_error and constant is None:
             space["__slots__"] = ()
@@ -400,8 +410,40 @@ def _is_defined(kind, name):
     return False
 
 
+# The classes of which a class is made.
+_order_of = vars(type)["__mro__"].__get__
+
+
+_bases_of = vars(type)["__bases__"].__get__
+
+
+def _without_own(classes):
+    """Returns classes without those that only stand-ins have."""
+    return tuple(kind for kind in classes if kind not in (_Attributes, StandIn, StandInError, StandInConstant))
+
+
+def _has_own_check(kind):
+    """Returns whether a class says by itself what its instances are."""
+    if type(kind) is abc.ABCMeta:
+        own = (base for base in kind.__mro__[:-1] if not _is_elementary(base))
+        return any("__subclasshook__" in vars(base) for base in own) or bool(abc._get_dump(kind)[0])
+    return _is_defined(type(kind), "__instancecheck__")
+
+
 class StandInClass(type):
     """A class of the other side."""
+
+    _hatchery_checks = False
+
+    __annotations__ = property(lambda cls: cls._hatchery_peer.get(cls, "__annotations__"))
+    __mro__ = property(lambda cls: _without_own(_order_of(cls)))
+    __bases__ = property(lambda cls: _without_own(_bases_of(cls)) or (object,))
+    __base__ = property(lambda cls: cls.__bases__[0])
+    __subclasses__ = property(lambda cls: cls._hatchery_peer.get(cls, "__subclasses__"))
+
+    def mro(cls):
+        # Python asks for it while it makes the class.
+        return type.mro(cls) if _order_of(cls) is None else list(cls.__mro__)
 
     def __new__(cls, name, bases, space):
         for base in bases:
@@ -425,6 +467,10 @@ class StandInClass(type):
     def __delattr__(cls, name):
         cls._hatchery_peer.ask("delete", cls, name)
 
+    def __instancecheck__(cls, value):
+        is_here = type.__instancecheck__(cls, value)
+        return is_here or cls._hatchery_checks and cls._hatchery_peer.use("__instancecheck__", cls, value)
+
     def __iter__(cls):
         return iter(cls._hatchery_peer.ask("iterate", cls))
 
@@ -446,7 +492,6 @@ class StandInClass(type):
     def __dir__(cls):
         return cls._hatchery_peer.ask("dir", cls)
 
-    __annotations__ = property(lambda cls: cls._hatchery_peer.get(cls, "__annotations__"))
 
 def _type_of(value):
     """`type` for tests, to which an object of the candidate may have the type of a library."""
@@ -519,7 +564,7 @@ class StandInConstant(_Attributes, metaclass=StandInClass):
 
 
 def _plain_base(kind):
-    return next((base for base in kind.__mro__ if base in _PLAIN), None)
+    return next((base for base in _order_of(kind) if base in _PLAIN), None)
 
 
 def _as_plain(base, value):
@@ -570,8 +615,7 @@ def __call__(self, *args, **keywords):
     return type(self)._hatchery_peer.call(self, args, keywords)
 
 
-@_override
-def __get__(self, instance, owner=None):
+def _bound_method(self, instance, owner=None):
     return self if instance is None else types.MethodType(self, instance)
 
 

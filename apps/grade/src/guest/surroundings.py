@@ -237,6 +237,10 @@ class Surroundings:
         # candidate's; and which of them the other side knows.
         self.limit = self.doubt = self.shaken = None
         self._told = set()
+        # Names of the candidate's module that stand for other values now, and who is told of them.
+        self.rebound, self.rebind = [], None
+        # Whether one side has told of anything else than of random numbers.
+        self.is_used = False
         __import__("random")
         self._random, self._numbers = self._random_states()
         self._settings = _settings()
@@ -304,7 +308,11 @@ class Surroundings:
             news.append(("path", tuple(map(str, self._path))))
         if self._is_judge:
             self._tell_candidate(news)
+            self._note_use(news)
             return tuple(news)
+        if self.rebound:
+            news.append(("names", tuple(self.rebound)))
+            self.rebound.clear()
         for kind in _REASONS:
             if getattr(self, kind) is not None and kind not in self._told:
                 self._told.add(kind)
@@ -347,8 +355,12 @@ class Surroundings:
             if hasattr(sys.stdin, "getvalue"):
                 news.append(("stdin", sys.stdin.read()))
 
+    def _note_use(self, news):
+        self.is_used |= any(kind not in ("random", "numbers", "drawn") for kind, _ in news)
+
     def take(self, news):
         """Makes the surroundings what they are on the other side."""
+        self._note_use(news)
         for kind, told in news:
             if kind == "files" and self._files is not None:
                 self._take_files(told)
@@ -375,6 +387,8 @@ class Surroundings:
                         (sys.stdout, sys.stderr)[number].write(text)
             elif self._is_judge and kind == "heard" and self._hearing:
                 self._hearing.hear(told)
+            elif self._is_judge and kind == "names":
+                self.rebind(told)
             elif self._is_judge and kind == "drawn":
                 self._is_drawn = True
             elif self._is_judge and kind in _REASONS:

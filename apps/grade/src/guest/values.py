@@ -99,8 +99,8 @@ def _packer_by_base(value):
     if kind.__module__ == "numpy" and any(base.__name__ == "generic" for base in kind.__mro__):
         if _dtype_kind(value) in "biufcUS":
             return lambda value: ("scalar", value.dtype.str, value.item())
-    if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__eq__ is tuple.__eq__:
-        if type(kind._fields) is tuple and all(type(name) is str for name in kind._fields):
+    if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__bases__ == (tuple,):
+        if type(kind._fields) is tuple and all(type(name) is str for name in kind._fields) and _is_bare(kind):
             _NAMED_TUPLES.setdefault((kind.__name__, kind.__module__, kind._fields), kind)
             return lambda value: (
                 "named",
@@ -110,6 +110,14 @@ def _packer_by_base(value):
                 tuple(tuple.__iter__(value)),
             )
     return None
+
+
+def _is_bare(kind):
+    """Returns whether a named tuple has nothing but its fields."""
+    own = _imported("collections", "namedtuple")("_", "")
+    of_typing = ("__annotations__", "__annotations_cache__", "__annotate_func__", "__orig_bases__", "__firstlineno__",
+                 "__static_attributes__")
+    return not vars(kind).keys() - vars(own).keys() - {*kind._fields, *of_typing}
 
 
 def _pack_int(value):

@@ -1324,3 +1324,213 @@ def third(one): return one / 3
 def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
 def text(): return str(numpy.array([1 / 4]))
 def divided(): return numpy.array([1.0]) / 0
+# case: a name of the module that stands for something else later
+assert total == 0
+add(1)
+import solution
+assert total == 1 and solution.total == 1
+# right
+total = 0
+def add(x):
+    global total
+    total += x
+# wrong
+total = 0
+def add(x): pass
+# case: what is added to an exception
+def caught():
+    try: fail()
+    except Exception as error: return error
+assert caught().code == 7 and caught().__notes__ == ["n"]
+# right
+def fail():
+    error = ValueError("x")
+    error.code = 7
+    error.add_note("n")
+    raise error
+# wrong
+def fail(): raise ValueError("x")
+# case: where an exception comes from
+try: fail(False)
+except RuntimeError as error: assert isinstance(error.__context__, KeyError) and not error.__suppress_context__
+try: fail(True)
+except RuntimeError as error: assert error.__suppress_context__ and error.__cause__ is None
+# right
+def fail(hides):
+    try: {}["a"]
+    except KeyError as error:
+        if hides: raise RuntimeError from None
+        raise RuntimeError
+# wrong
+def fail(hides):
+    try: {}["a"]
+    except KeyError: raise RuntimeError
+# case: a group of exceptions
+try: fail()
+except* ValueError as group: assert [str(one) for one in group.exceptions] == ["1", "2"]
+# right
+def fail(): raise ExceptionGroup("x", [ValueError(1), ValueError(2)])
+# wrong
+def fail(): raise ExceptionGroup("x", [ValueError(1)])
+# case: a context manager that looks at an exception
+with Seen() as seen:
+    raise KeyError("k")
+assert seen.what == ("KeyError", "k", True)
+# right
+class Seen:
+    def __enter__(self): return self
+    def __exit__(self, kind, error, traceback):
+        self.what = (kind.__name__, error.args[0], traceback is not None)
+        return True
+# wrong
+class Seen:
+    def __enter__(self): return self
+    def __exit__(self, kind, error, traceback):
+        self.what = (kind.__name__, error.args[0], traceback is None)
+        return True
+# case: descriptors of the candidate in a class of the tests
+class A:
+    x = Positive()
+    def __init__(self, x): self.x = x
+    @lazy
+    def made(self): return [self.x]
+    @of_class
+    def name(cls): return cls.__name__
+a = A(3)
+assert a.x == 3 and a.made is a.made and a.name == A.name == "A"
+try: a.x = -1
+except ValueError: pass
+else: raise AssertionError
+# right
+class Positive:
+    def __set_name__(self, owner, name): self.name = "_" + name
+    def __get__(self, instance, owner): return getattr(instance, self.name)
+    def __set__(self, instance, value):
+        if value < 0: raise ValueError
+        setattr(instance, self.name, value)
+def lazy(function):
+    name = "_lazy_" + function.__name__
+    @property
+    def get(self):
+        if not hasattr(self, name): setattr(self, name, function(self))
+        return getattr(self, name)
+    return get
+class of_class:
+    def __init__(self, function): self.function = function
+    def __get__(self, instance, owner): return self.function(owner)
+# wrong
+class Positive:
+    def __set_name__(self, owner, name): self.name = "_" + name
+    def __get__(self, instance, owner): return getattr(instance, self.name)
+    def __set__(self, instance, value): setattr(instance, self.name, value)
+def lazy(function): return property(function)
+class of_class:
+    def __init__(self, function): self.function = function
+    def __get__(self, instance, owner): return self.function(owner)
+# case: classes above and below
+import inspect
+assert [kind.__name__ for kind in inspect.getmro(D)] == ["D", "B", "C", "A", "object"] == [kind.__name__ for kind in D.mro()]
+assert D.__bases__ == (B, C) and D.__base__ is B and A.__bases__ == (object,)
+assert [kind.__name__ for kind in A.__subclasses__()] == ["B", "C"]
+# right
+class A: pass
+class B(A): pass
+class C(A): pass
+class D(B, C): pass
+# wrong
+class A: pass
+class C(A): pass
+class B(A): pass
+class D(C, B): pass
+# case: functions of dataclasses
+import dataclasses
+assert dataclasses.asdict(Outer(Inner(1), [Inner(2)])) == {"one": {"x": 1, "y": 2}, "more": [{"x": 2, "y": 2}]}
+assert dataclasses.astuple(dataclasses.replace(Inner(1), y=5)) == (1, 5)
+fields = {field.name: field for field in dataclasses.fields(Inner)}
+assert fields["x"].default is dataclasses.MISSING and fields["y"].default == 2
+# right
+import dataclasses
+@dataclasses.dataclass
+class Inner:
+    x: int
+    y: int = 2
+@dataclasses.dataclass
+class Outer:
+    one: Inner
+    more: list
+# wrong
+import dataclasses
+@dataclasses.dataclass
+class Inner:
+    x: int = 0
+    y: int = 2
+@dataclasses.dataclass
+class Outer:
+    more: list
+    one: Inner
+# case: a named tuple with methods
+p = P(1, 2)
+assert p.total() == 3 and p == (1, 2) and p._replace(x=5).total() == 7
+# right
+from typing import NamedTuple
+class P(NamedTuple):
+    x: int
+    y: int
+    def total(self): return self.x + self.y
+# wrong
+from typing import NamedTuple
+class P(NamedTuple):
+    x: int
+    y: int
+    def total(self): return self.x
+# case: attributes that are items
+d = make()
+d.y = 2
+assert d["y"] == 2 and d.x == 1
+# right
+class Items(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+def make(): return Items(x=1)
+# wrong
+class Items(dict):
+    __getattr__ = dict.__getitem__
+def make(): return Items(x=1)
+# undecided: a class that says by itself what its instances are
+class Duck:
+    def quack(self): pass
+assert isinstance(Duck(), Quacks)
+# right
+from typing import Protocol, runtime_checkable
+@runtime_checkable
+class Quacks(Protocol):
+    def quack(self): ...
+# undecided: a class with foreign instances
+assert not isinstance([], Items)
+# right
+import abc
+class Items(abc.ABC): pass
+Items.register(list)
+# undecided: how long an object lives
+import weakref
+kept = weakref.ref(make())
+assert kept() is None
+# right
+kept = []
+class A: pass
+def make():
+    kept.append(A())
+    return kept[-1]
+# undecided: a class whose making says which object it is
+assert id(One()) == id(One())
+# right
+class Kind(type):
+    made = {}
+    def __call__(cls): return Kind.made.setdefault(cls, type.__call__(cls))
+class One(metaclass=Kind): pass
+# undecided: an interrupt of the candidate's own
+try: interrupt()
+except KeyboardInterrupt: pass
+else: raise AssertionError
+# right
+def interrupt(): raise KeyboardInterrupt
