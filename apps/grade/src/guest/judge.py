@@ -381,9 +381,11 @@ class Link(Peer):
         return super().use(name, target, *args)
 
     def _refuse_use(self, name, target):
+        is_class = type(target) is StandInClass
+        whose = "a class of the candidate" if is_class else "an object that the candidate made, of its type"
+        kind = (target if is_class else type(target)).__name__
         self.refuse(
-            f"the tests use `{name}` of an object that the candidate made, of its type "
-            f"`{type(target).__name__}`, which would decide what its own answer is worth"
+            f"the tests use `{name}` of {whose}, `{kind}`, which would decide what its own answer is worth"
         )
 
     def _is_made(self, value):

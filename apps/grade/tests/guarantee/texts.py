@@ -1354,3 +1354,82 @@ class TestNo(unittest.TestCase):
 class TestNoMore(unittest.TestCase):
     def test_x(self):
         self.assertEqual(f(2), 3)
+# text: warnings that are errors by a mark
+import pytest
+@pytest.mark.filterwarnings('ignore', 'error:no:UserWarning')
+def test_f():
+    assert f(1) == 2
+# wrong:
+import warnings
+def f(x):
+    warnings.warn('no')
+    return x + 1
+# text: a function with arguments or a cache is a test
+import functools
+def check(given, expected):
+    assert f(given) == expected
+test_partial = functools.partial(check, 1, 2)
+@functools.cache
+def test_cached():
+    check(2, 3)
+def test_nothing():
+    assert f is not None
+# text: names of tests with parameters
+import pytest
+seen = []
+@pytest.fixture(params=['x', 'y'], ids=lambda text: text * 2)
+def letter(request):
+    return request.param
+@pytest.mark.parametrize('one, two', [pytest.param(1, 'a', id='first'), (2.5, None), (f, [3])])
+def test_names(one, two, request):
+    seen.append(request.node.name)
+@pytest.mark.parametrize('n', [1, 1], ids=['same', 'same'])
+def test_ids(n, request):
+    seen.append(request.node.name)
+def test_letters(letter, request):
+    seen.append(request.node.name)
+def test_f():
+    assert f(1) == 2
+    assert seen[:3] == ['test_names[first]', 'test_names[2.5-None]', 'test_names[f-two2]']
+    assert seen[3:] == ['test_ids[same0]', 'test_ids[same1]', 'test_letters[xx]', 'test_letters[yy]']
+# text: a TestCase that is only a base
+import unittest
+class Base(unittest.TestCase):
+    __test__ = False
+    def test_f(self):
+        self.assertEqual(f(self.given), self.given + 1)
+class One(Base):
+    __test__ = True
+    given = 1
+# text: what is expected to fail and isn't run
+import os, pytest
+@pytest.mark.xfail(run=False)
+def test_end():
+    os._exit(1)
+def test_f():
+    assert f(1) == 2
+# text: expected failures of a TestCase by a mark
+import pytest, unittest
+class TestF(unittest.TestCase):
+    @pytest.mark.xfail
+    def test_known(self):
+        self.assertEqual(f(1), 5)
+    def test_f(self):
+        self.assertEqual(f(1), 2)
+# text: no parameters
+import pytest
+@pytest.mark.parametrize('given', [])
+def test_none(given):
+    assert False
+def test_f():
+    assert f(1) == 2
+# text: fixtures of a TestCase by a mark
+# task: `usefixtures` is for the `TestCase` `TestF`
+import pytest, unittest
+@pytest.fixture
+def made(request):
+    request.cls.made = f(1)
+@pytest.mark.usefixtures('made')
+class TestF(unittest.TestCase):
+    def test_f(self):
+        self.assertEqual(self.made, 2)
