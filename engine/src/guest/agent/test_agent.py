@@ -316,12 +316,9 @@ class AgentTest(AgentCase):
         self.assertNotIn("advice", self.run_program("raise FileNotFoundError"))
 
     def test_attempts_at_processes_come_with_advice(self):
-        for given, expected in [
-            ("58, 'wasi does not support processes.'", "The sandbox has no processes"),
-            ("'mmap is unavailable on wasm32-wasi'", "np.fromfile"),
-        ]:
-            text = self.run_program(f"raise OSError({given})")["advice"]["text"]
-            self.assertIn(expected, text)
+        given = "58, 'wasi does not support processes.'"
+        text = self.run_program(f"raise OSError({given})")["advice"]["text"]
+        self.assertIn("The sandbox has no processes", text)
         for source in ("import os\nos.nothing", "(5).fork", "raise OSError(58, 'x')", "raise OSError"):
             self.assertNotIn("advice", self.run_program(source), source)
 

@@ -3,7 +3,9 @@
 import hashlib
 import importlib
 import itertools
+import mmap
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -11,11 +13,75 @@ import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 
-from hatchery import _dates, _hashes, _signals, _system
+from hatchery import _dates, _hashes, _mmap, _signals, _system
 
 # A date in each season, with one digit and with two.
 DATES = ((2024, 1, 2, 3, 4, 5, 1, 2, 0), (1999, 12, 31, 23, 59, 59, 4, 365, 0), (2021, 1, 1, 0, 9, 1, 4, 1, 0))
+
+
+def mapped(kind):
+    """Returns what maps of this type answer."""
+    said = []
+
+    def ask(function, *arguments, **options):
+        try:
+            answer = function(*arguments, **options)
+        except Exception as error:
+            answer = type(error), str(error)
+        said.append("map" if isinstance(answer, kind) else answer)
+        return answer
+
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(_system, "WRITABLE", (folder,)):
+        path = pathlib.Path(folder, "f")
+        path.write_bytes(b"hello\nworld\n" * 500)
+        for options in (
+            {"length": 0}, {"length": 0, "access": 1}, {"length": 0, "access": 3}, {"length": 10}, {"length": 10**6},
+            {"length": 100, "offset": 4096}, {"length": 0, "offset": 4096}, {"length": 5, "offset": 3}, {"length": -1},
+            {"length": 0, "offset": 8192}, {"length": 0, "prot": 1}, {"length": 20, "flags": 2}, {"length": 0, "access": 9},
+            {"length": 0, "access": 1, "prot": 1},
+        ):
+            with path.open("r+b") as file:
+                made = ask(kind, file.fileno(), **options)
+            if not isinstance(made, kind):
+                continue
+            for index in (0, -1, slice(1, 4), slice(0, 15, 3), 10**7):
+                ask(made.__getitem__, index)
+            ask(made.read, 3)
+            for call in (made.readline, made.tell, made.readline, made.size):
+                ask(call)
+            for what in ((b"wor",), (b"hel", 0), (b"zz",), (b"o", 2, 4), (b"hel", -50)):
+                ask(made.find, *what)
+                ask(made.rfind, *what)
+            for place in ((2,), (-1, 2), (10**7,), (0,)):
+                ask(lambda: [made.seek(*place)] and None)
+                ask(made.read_byte)
+                ask(made.write, b"JJ")
+                ask(made.write_byte, 65)
+            for index, value in (
+                (0, 66), (slice(4, 7), b"xyz"), (slice(4, 7), b"xy"), (slice(0, 6, 2), b"abc"), (0, 300), (10**7, 1),
+            ):
+                ask(made.__setitem__, index, value)
+            for move in ((5, 0, 3), (-1, 0, 3), (0, 0, 10**7)):
+                ask(made.move, *move)
+            ask(lambda: (list(made)[:3], b"h" in made, len(made), made.closed))
+            ask(lambda: [made.seek(-1, 2)] and None)
+            ask(made.write, b"toolong")
+            ask(made.flush)
+            ask(path.read_bytes)
+            for call in (made.close, lambda: made.closed, made.read, made.close, made.__len__):
+                ask(call)
+        with path.open("rb") as file:
+            ask(kind, file.fileno(), 0)
+        path.write_bytes(b"")
+        with path.open("r+b") as file:
+            ask(kind, file.fileno(), 0)
+        ask(kind, -1, 0)
+        made = kind(-1, 20)
+        for call in (lambda: made.write(b"abc"), lambda: [made.seek(0)] and None, made.read, made.size, made.close):
+            ask(call)
+    return said
 
 
 class SystemTest(unittest.TestCase):
@@ -341,6 +407,30 @@ if os.fork() == 0:
 print(os.waitstatus_to_exitcode(os.wait()[1]))
 """)
         self.assertEqual(seen, f"{_signals.NO_ALARM}\n143\n")
+
+    def test_maps_are_like_those_of_the_system(self):
+        self.assertEqual(mapped(_mmap.mmap), mapped(mmap.mmap))
+
+    def test_maps_of_a_file_share_its_copy_until_it_is_written(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(_system, "WRITABLE", (folder,)):
+            path = pathlib.Path(folder, "f")
+            path.write_bytes(bytes(70_000))
+            with path.open("r+b") as file:
+                one, other = _mmap.mmap(file.fileno(), 0), _mmap.mmap(file.fileno(), 0)
+            one[69_999] = 7
+            self.assertEqual((other[69_999], path.read_bytes()[-1]), (7, 0))
+            # What was written to the file otherwise is kept where the map has not changed.
+            with path.open("r+b") as file:
+                file.write(b"x")
+            del one, other
+            self.assertEqual(path.read_bytes(), b"x" + bytes(69_998) + b"\x07")
+            with tempfile.TemporaryFile() as file:
+                file.write(b"abc")
+                file.flush()
+                kept = _mmap.mmap(file.fileno(), 0)
+            kept[0] = 0
+            with self.assertRaisesRegex(OSError, "no name"):
+                kept.flush()
 
     def test_the_guide_names_what_can_not_work(self):
         guide = os.path.join(os.path.dirname(__file__), *[".."] * 4, "docs/guide/limits.md")

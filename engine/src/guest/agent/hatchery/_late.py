@@ -37,6 +37,8 @@ ADAPTED = {
     "multiprocessing.process": "hatchery._processes",
     "multiprocessing.pool": "hatchery._processes",
     "concurrent.futures.process": "hatchery._processes",
+    "multiprocessing.resource_tracker": "hatchery._mmap",
+    "mmap": "hatchery._mmap",
     "warnings": "hatchery._warnings",
 }
 # Packages whose compiled modules `None` of the table of this module adapts, if nothing else does.

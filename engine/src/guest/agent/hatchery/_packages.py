@@ -135,8 +135,6 @@ def _advice_on_attempt(error):
         return {"remedy": "input"}
     if kind is OSError and error.strerror == "wasi does not support processes.":
         reason = _NO_PROCESSES
-    elif kind is OSError and error.args[:1] == ("mmap is unavailable on wasm32-wasi",):
-        reason = "the sandbox maps no files into memory: read them, as np.fromfile and np.load do by default"
     return _because("", reason) if reason else None
 
 
