@@ -31,8 +31,9 @@ pub(super) struct GrantLocks;
 
 impl Begin for GrantLocks {
     fn beginnings(&self, info: &mut ModuleInfo) -> Vec<Beginning> {
-        let find = |name, count| find(info, name, &[Type::I32; 3][..count], &[Type::I32]);
-        let local = |name, count| info.local_func_index(find(name, count)?);
+        let find =
+            |name: &str, count: usize| find(info, name, &[Type::I32; 3][..count], &[Type::I32]);
+        let local = |name: &str, count: usize| info.local_func_index(find(name, count)?);
         let Some(fcntl) = local(FCNTL, 3) else { return Vec::new() };
         let at = |max_align| MemArg { align: max_align, max_align, offset: 0, memory: 0 };
         let get = |local_index| Operator::LocalGet { local_index };
