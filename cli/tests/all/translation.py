@@ -63,6 +63,7 @@ for cell, python in (
     ("# As documented:\n>>> x", "# As documented:\nx"),
     (">>> %time x\n>>> y?", "get_ipython().run_line_magic('time', 'x')\nget_ipython().run_line_magic('pinfo', 'y')"),
     (">>> %%html\n... <b>", "get_ipython().run_cell_magic('html', '', '<b>\\n')"),
+    ("\ufeff%pwd", "get_ipython().run_line_magic('pwd', '')"),
     ("In [1]: 7", "7"),
     ("In [12]: def f():\n    ...:     return 8\n    ...: \n\nIn [13]: f()", "def f():\n    return 8\n\n\nf()"),
     ("for i in x:\n   ...:     i", "for i in x:\n    i"),

@@ -28,7 +28,7 @@ ASSIGNED = re.compile(r"([\w \t,.\[\]]*[\w,.\[\]][ \t]*=)\s*([%!].*)", re.DOTALL
 def translate(cell):
     """Returns the cell as Python, and whether it ends with `;`, so that its last value isn't
     displayed."""
-    cell = unprompted(undented(cell.replace("\r\n", "\n")))
+    cell = unprompted(undented(cell.removeprefix("\ufeff").replace("\r\n", "\n")))
     match = CELL_MAGIC.fullmatch(cell)
     name, arguments = named(match[2]) if match else (None, "")
     if name is None:
