@@ -297,9 +297,12 @@ impl LimitKind {
             (I::Json, Self::Wall) => Some("`timeout`".to_owned()),
             (I::Json, _) => Some(format!("`limits.{name}`")),
             _ if !self.has_option() => None,
-            (I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel, _)
-            | (I::Grade, Self::Wall | Self::Cpu | Self::Memory) => Some(option),
-            (I::Grade, _) => None,
+            (I::Grade, Self::Source | Self::Result | Self::DisplayBytes | Self::DisplayCount) => {
+                None
+            }
+            (I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade, _) => {
+                Some(option)
+            }
             (I::Http | I::Mcp | I::Cluster, Self::Wall) => own("timeout"),
             (I::Http | I::Cluster, _) => own(&format!("limits.{name}")),
             (I::SandboxFusion, Self::Wall) => own("run_timeout` or `cell_timeout"),
@@ -314,8 +317,7 @@ impl LimitKind {
     fn has_option(self) -> bool {
         !matches!(
             self,
-            Self::Threads
-                | Self::NetworkBytes
+            Self::NetworkBytes
                 | Self::FunctionCalls
                 | Self::FunctionsInFlight
                 | Self::FunctionArguments
@@ -408,11 +410,14 @@ mod tests {
             (LimitKind::Wall, I::Library, Some("`Limits::wall_time`")),
             (LimitKind::Wall, I::CommandLine, Some("`--timeout`")),
             (LimitKind::FileCount, I::Kernel, Some("`--file-count`")),
-            (LimitKind::Threads, I::CommandLine, None),
+            (LimitKind::Threads, I::CommandLine, Some("`--threads`")),
+            (LimitKind::NetworkBytes, I::CommandLine, None),
             (LimitKind::FunctionCalls, I::Json, Some("`limits.function_calls`")),
             (LimitKind::FunctionCalls, I::Mcp, None),
             (LimitKind::Cpu, I::Grade, Some("`--cpu-time`")),
-            (LimitKind::Output, I::Grade, None),
+            (LimitKind::Output, I::Grade, Some("`--output`")),
+            (LimitKind::FileCount, I::Grade, Some("`--file-count`")),
+            (LimitKind::DisplayBytes, I::Grade, None),
             (LimitKind::Memory, I::Json, Some("`limits.memory`")),
             (LimitKind::Wall, I::Http, Some("`timeout`, up to the server's `--timeout`,")),
             (LimitKind::Wall, I::Mcp, Some("`timeout`, up to the server's `--timeout`,")),
