@@ -37,6 +37,8 @@ pub struct Offer {
     /// The size of the copy of its session's state, in bytes. If the copy follows the offer, it is
     /// that of the last one, and off by a few pages.
     pub kept_bytes: u64,
+    /// Its session can't be suspended.
+    pub stays: bool,
     /// How long it took to make the interpreter fresh. `None` if it was fresh already, a session
     /// stayed, or an earlier offer said so.
     pub reset: Option<Duration>,

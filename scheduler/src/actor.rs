@@ -367,14 +367,15 @@ impl SchedulerState {
         }
     }
 
-    fn offered(&mut self, Offer { permit, build, memory_bytes, kept_bytes, reset }: Offer) {
+    fn offered(&mut self, offer: Offer) {
+        let Offer { permit, build, memory_bytes, kept_bytes, stays, reset } = offer;
         let worker = permit.worker();
         self.permits.insert(worker, permit);
         if let Some(reset) = reset {
             self.published.measures.lock().reset.record(reset);
             self.published.metrics.reset_time.record(reset);
         }
-        self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes });
+        self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes, stays });
     }
 
     fn decide(&mut self, event: Event) {

@@ -68,8 +68,9 @@ pub(crate) enum Event {
     /// session has moved on meanwhile, its state stayed where it was.
     Offloaded { session: SessionId, tier: Tier, result: Result<u64, OffloadError> },
     /// A worker is idle and offers its permit. Its interpreter is of `build` and has `memory_bytes` of
-    /// its own; the copy of its session's state takes `kept_bytes`.
-    Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
+    /// its own; the copy of its session's state takes `kept_bytes`. The session `stays` if it can't
+    /// be suspended.
+    Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64, stays: bool },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
@@ -309,8 +310,8 @@ impl Model {
             Event::Offloaded { session, tier, result } => {
                 self.sessions.offloaded(session, tier, result, self.now);
             }
-            Event::Ready { worker, build, memory_bytes, kept_bytes } => {
-                self.ready(worker, build, memory_bytes, kept_bytes, effects);
+            Event::Ready { worker, build, memory_bytes, kept_bytes, stays } => {
+                self.ready(worker, build, memory_bytes, kept_bytes, stays, effects);
             }
             Event::Captured { worker, job } => self.captured(worker, job, effects),
             Event::Gone { worker, reason, is_replaced, takes_session, fault } => {
@@ -333,6 +334,7 @@ impl Model {
         build: BuildId,
         memory_bytes: u64,
         kept_bytes: u64,
+        stays: bool,
         effects: &mut Vec<Effect>,
     ) {
         let left = self.workers.take_leaving(worker);
@@ -343,7 +345,10 @@ impl Model {
         let retire = self.workers.ready(worker, build, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
-            self.sessions.change(id, |session| session.set_turn(Turn::Idle));
+            self.sessions.change(id, |session| {
+                session.set_turn(Turn::Idle);
+                session.stays = stays;
+            });
             self.reoffer(id);
         }
         if let Some(reason) = retire {

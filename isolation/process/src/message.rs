@@ -156,6 +156,7 @@ pub(crate) struct WorkerStats {
     pub(crate) has_to_compile: bool,
     /// Whether a session should be suspended for that.
     pub(crate) is_compiling_pressing: bool,
+    pub(crate) has_threads: bool,
     pub(crate) had_code: bool,
 }
 

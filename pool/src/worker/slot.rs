@@ -160,7 +160,9 @@ impl<'a> Slot<'a> {
 
     fn offer_of(&mut self, memory_bytes: u64, kept_bytes: u64) -> Offer {
         let permit = WorkerPermit { control: Arc::clone(self.control) };
-        Offer { permit, build: self.build, memory_bytes, kept_bytes, reset: self.reset.take() }
+        let (build, reset) = (self.build, self.reset.take());
+        let stays = self.session.is_some() && self.is_ready_as(Readiness::Stays);
+        Offer { permit, build, memory_bytes, kept_bytes, stays, reset }
     }
 
     /// Returns the offer of the next command that can be made at once, after a run. So the caller's
@@ -333,9 +335,12 @@ impl<'a> Slot<'a> {
     /// Returns whether the session that is here should be suspended, since the interpreter needs a
     /// reset. Its copy makes that cheap.
     fn should_reset(&self, session: &SessionCell) -> bool {
-        let interpreter = self.interpreter.as_ref();
-        session.copy_on(self.worker()).is_some()
-            && interpreter.is_some_and(|it| it.readiness(false) == Readiness::NeedsReset)
+        session.copy_on(self.worker()).is_some() && self.is_ready_as(Readiness::NeedsReset)
+    }
+
+    /// Returns whether this is when the session's state can be copied.
+    fn is_ready_as(&self, readiness: Readiness) -> bool {
+        self.interpreter.as_ref().is_some_and(|it| it.readiness(false) == readiness)
     }
 
     /// Drops an interpreter whose process has ended since it was last used: the next program isn't to

@@ -158,8 +158,8 @@ impl Harness {
 
     /// A worker whose interpreter is of this build is idle.
     fn ready_on(&mut self, worker: u64, build: u16, memory_bytes: u64) -> Vec<Effect> {
-        let (worker, build, kept_bytes) = (WorkerId(worker), BuildId(build), 0);
-        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes })
+        let (worker, build) = (WorkerId(worker), BuildId(build));
+        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes: 0, stays: false })
     }
 
     fn finish(&mut self, worker: u64, job: u64) -> Finished {

@@ -100,6 +100,8 @@ pub(crate) struct Session {
     /// What its state takes when suspended, as last reported.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
+    /// Its state can't be suspended as it is on its worker.
+    pub(crate) stays: bool,
     /// It ends with its last job.
     pub(crate) is_closing: bool,
     /// Why it was last evicted.
@@ -201,7 +203,7 @@ impl Session {
 
     fn index_entry(&self) -> IndexEntry {
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Residence::OnWorker(_, Turn::Idle) => (List::Held, 0, 0),
+            Residence::OnWorker(_, Turn::Idle) if !self.stays => (List::Held, 0, 0),
             Residence::Fresh | Residence::OnWorker(..) => (List::Settled, 0, 0),
             Residence::Suspended(Motion::Possible) if !self.is_closing => {
                 (List::Suspended, self.bytes, 0)

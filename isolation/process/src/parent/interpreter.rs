@@ -342,6 +342,7 @@ impl Interpreter for ProcessInterpreter {
             true if self.is_resetting && !self.stats.has_to_compile => {
                 Readiness::Soon { memory_bytes: self.stats.reset_bytes }
             }
+            false if self.stats.has_threads => Readiness::Stays,
             false if self.stats.is_compiling_pressing => Readiness::NeedsReset,
             _ => Readiness::Later,
         }

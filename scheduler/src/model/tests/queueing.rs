@@ -64,8 +64,13 @@ impl Saturated {
     }
 
     fn begin(&mut self, worker: usize, took: &mut impl FnMut(usize) -> Duration) {
-        let (worker_id, build) = (id_of(worker), BuildId::default());
-        let ready = Event::Ready { worker: worker_id, build, memory_bytes: 0, kept_bytes: 0 };
+        let ready = Event::Ready {
+            worker: id_of(worker),
+            build: BuildId::default(),
+            memory_bytes: 0,
+            kept_bytes: 0,
+            stays: false,
+        };
         let effects = self.harness.model.handle(ready, self.harness.now);
         let Some(job) = dispatched(&effects) else { return };
         self.order.push(job);

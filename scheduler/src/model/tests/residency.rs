@@ -42,6 +42,23 @@ fn unchanged() -> Result<u64, OffloadError> {
 }
 
 #[test]
+fn an_idle_session_that_can_not_be_suspended_stays_until_it_is_closed() {
+    let mut config = config();
+    config.sessions.close_after = Some(seconds(1_000));
+    let mut harness = Harness::new(config);
+    harness.open(1);
+    let _ = harness.ready(1);
+    let _ = harness.submit_to(1, 1);
+    let _ = harness.finish(1, 1);
+    let (worker, build) = (WorkerId(1), BuildId(0));
+    let ready = |stays| Event::Ready { worker, build, memory_bytes: 0, kept_bytes: 0, stays };
+    assert_eq!(harness.send(ready(true)), []);
+    assert_eq!(harness.model.next_wake(), Some(seconds(1_000)));
+    assert_eq!(harness.pass(seconds(999)), []);
+    assert!(!harness.pass(seconds(1)).is_empty(), "it is closed");
+}
+
+#[test]
 fn an_idle_session_is_suspended_then_offloaded_then_closed() {
     let mut config = config();
     config.sessions.close_after = Some(seconds(1_000));

@@ -396,7 +396,8 @@ impl World {
         let kept_bytes = self.random.below(300);
         // Not always what its last job should have led to: that may have failed.
         let build = BuildId((worker.0 % 3) as u16);
-        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes });
+        let stays = self.random.below(20) == 0;
+        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes, stays });
     }
 
     /// Continues until nothing moves.
