@@ -1,4 +1,4 @@
-//! Errors keep their causes and leave them to whoever prints the chain.
+//! Errors keep their causes and leave them to the code that prints the chain.
 //!
 //! Reads every production type that derives `Error`. The rule, as `engine/src/error.rs` states it:
 //! a field that holds an error is the `source()`, and the message doesn't print it.

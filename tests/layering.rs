@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::Table;
 
-/// What each crate of ours may name, of ours and of the crates whose use is confined.
+/// What each crate of the workspace may name, of the workspace and of the crates whose use is confined.
 const ALLOWED: [(&str, &[&str]); 16] = [
     ("isolation/channel", &[]),
     ("isolation/confine", &["landlock", "seccompiler"]),
@@ -43,7 +43,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ),
 ];
 
-/// Crates that only some of ours may name.
+/// Crates that only some of the workspace's may name.
 const CONFINED: [&str; 31] = [
     "anyhow",
     "async-nats",

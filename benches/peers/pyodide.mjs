@@ -1,6 +1,6 @@
 // Pyodide under Node, for `run.py`: the same lines of JSON as `peers.py`.
 //
-// A fresh interpreter is a whole Pyodide, loaded anew. A session is a namespace of its own in one
+// A fresh interpreter is a whole Pyodide, loaded again. A session is a namespace of its own in one
 // interpreter, which is what is at hand; nothing isolates two of them from each other.
 // `node pyodide.mjs --first CODE` runs one program and prints its output.
 

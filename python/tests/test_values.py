@@ -194,7 +194,7 @@ def test_why_a_value_is_missing_is_said(pool):
     with pytest.raises(ProgramRaisedError):
         pool.run("1/0").get_value()
     assert pool.run("None").get_value() is None and pool.run("None").value_missing is None
-    # What JSON holds in part is told to those who only read JSON.
+    # Readers of JSON alone learn what it holds in part.
     assert "set" in pool.run("{1}").to_dict()["value_missing"]
 
 

@@ -213,7 +213,7 @@ fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
     assert_eq!((path.as_str(), cause.to_string().as_str()), ("a/b", "a file is in the way"));
 }
 
-/// Each name counts as a file to whoever takes the workspace away.
+/// Each name counts as a file to the caller that takes the workspace away.
 #[test]
 fn hard_links_are_charged_for_each_name() {
     let limits = Limits { file_bytes: 1 << 20, ..calm() };

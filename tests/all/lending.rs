@@ -157,9 +157,9 @@ fn a_revived_session_is_given_its_functions_anew() {
         session.close();
         let revived = pool.revive("revived", file.path()).await.unwrap();
         assert_missing(&revived.run(Job::code("kept()")).await.unwrap(), "own");
-        let revived = revived.function(says("own", "given anew")).unwrap();
+        let revived = revived.function(says("own", "given again")).unwrap();
         let outcome = revived.run(Job::code("kept()")).await.unwrap();
-        assert_eq!(value(&outcome), json!("given anew"));
+        assert_eq!(value(&outcome), json!("given again"));
         revived.close();
     });
 }

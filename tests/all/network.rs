@@ -27,7 +27,7 @@ fn builds() -> impl Iterator<Item = PathBuf> {
     builds.filter(|(name, _)| name.starts_with("wasix")).map(|(_, path)| path)
 }
 
-/// Sends five bytes back to whoever connects.
+/// Sends five bytes back to each client.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

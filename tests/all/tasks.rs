@@ -102,7 +102,7 @@ fn a_separate_loop_runs_in_a_session_as_well() {
     });
 }
 
-/// In an isolated job asyncio behaves as in CPython; its warnings name no file of ours.
+/// In an isolated job asyncio behaves as in CPython; its warnings name none of Hatchery's files.
 #[test]
 fn an_isolated_job_has_no_loop_before_it_awaits() {
     let outcome = run("import asyncio\nasync def work(): pass\nasyncio.create_task(work())");

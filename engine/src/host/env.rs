@@ -46,7 +46,7 @@ pub(crate) struct RunEffects {
     pub(crate) host_calls: u64,
     pub(crate) file_growth_bytes: u64,
     pub(crate) network_bytes: u64,
-    /// The paths that the run looked for in vain.
+    /// The paths that the run looked for and didn't find.
     pub(crate) sought: Sought,
     /// Limits on files and the network that refused an operation of the run.
     pub(crate) refusals: Vec<LimitHit>,

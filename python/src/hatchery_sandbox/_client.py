@@ -400,7 +400,7 @@ class Client:
         """Waits until there is something to read that no caller reads.
 
         A caller that submits a job wakes this thread, and then often reads the answer itself. So once
-        it was woken in vain, further jobs don't wake it, and it checks for them by itself, as long
+        it was woken needlessly, further jobs don't wake it, and it checks for them by itself, as long
         as some come.
         """
         was_woken, seen = False, self._latest

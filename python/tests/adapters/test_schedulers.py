@@ -23,7 +23,7 @@ def test_joblib(pool):
 
 def test_dask(pool):
     distributed = pytest.importorskip("distributed")
-    # Its processes are started anew and look for this module.
+    # Its processes start afresh and look for this module.
     folder = os.path.dirname(__file__)
     os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
     options = {"processes": True, "n_workers": 2, "threads_per_worker": 4, "dashboard_address": None}

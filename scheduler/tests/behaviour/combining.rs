@@ -45,7 +45,7 @@ impl Callee for Asks {
 impl Drop for Asks {
     fn drop(&mut self) {
         let (scheduler, (tell, told)) = (self.0.clone(), mpsc::channel());
-        // Another thread, so that this one need not wait for ever.
+        // Another thread, so that this one need not wait without end.
         thread::spawn(move || tell.send(scheduler.status().running));
         let is_told = told.recv_timeout(Duration::from_secs(10)).is_ok();
         let _ = self.1.take().map(|tell| tell.send(is_told));

@@ -9,7 +9,7 @@ use crate::sessions::SessionKey;
 /// A state in the cluster that lives from job to job, under a name. Cheap to clone.
 ///
 /// Its jobs run in the order in which the server got them, one at a time, on any worker. Each is
-/// applied exactly once, although a worker that dies may have run it in vain before. The field
+/// applied exactly once, although a worker that dies may have run it before without a result. The field
 /// `session` of a result has the name and the number of the turn.
 ///
 /// Nothing is opened: the first turn starts with a fresh state. So does the first one after the

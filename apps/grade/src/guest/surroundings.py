@@ -237,7 +237,7 @@ class Surroundings:
         # candidate's; and which of them the other side knows.
         self.limit = self.doubt = self.shaken = None
         self._told = set()
-        # Names of the candidate's module that stand for other values now, and who is told of them.
+        # Names of the candidate's module that stand for other values now, and what takes them.
         self.rebound, self.rebind = [], None
         # Whether one side has told of anything else than of random numbers.
         self.is_used = False

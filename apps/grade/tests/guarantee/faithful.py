@@ -1052,7 +1052,7 @@ def f(x): return len(x)
 assert len(f(200_001)) == 200_001
 # right
 def f(n): return [[] for _ in range(n)]
-# undecided: a type of which only the name is told
+# undecided: a type of which only the name is known
 assert type(f()) is int
 # right
 class Pretender: pass

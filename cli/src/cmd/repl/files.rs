@@ -84,7 +84,7 @@ impl Repl {
     pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) -> anyhow::Result<()> {
         let local = workspace::local_for(path, file).map_err(UsageError)?;
         let name = local.display();
-        // Checked before reading the file in vain.
+        // Checked before the file is read for nothing.
         if local.symlink_metadata().is_ok() {
             let advice = "name another file with `:get PATH FILE`";
             return Err(UsageError(format!("`{name}` exists already; {advice}")).into());

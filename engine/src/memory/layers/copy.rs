@@ -12,7 +12,7 @@ use crate::memory::{GuestMemory, MemoryState};
 /// The most bytes that are copied after a turn, in about 0.1 ms. If the turns of a session have
 /// written to more, its pages are compared and marked again. A small program writes to 50 pages.
 const MOST_TOUCHED_BYTES: usize = 2 << 20;
-/// Bytes that are copied in vain before the pages are marked again. That costs 0.2 ms, with the
+/// Bytes that are copied needlessly before the pages are marked again. That costs 0.2 ms, with the
 /// faults that follow from it. More and more pages are written to by some turn, and all of them are
 /// copied after every turn.
 const MOST_WASTED_BYTES: usize = 8 << 20;

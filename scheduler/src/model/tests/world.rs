@@ -152,7 +152,7 @@ impl World {
                 }
                 Effect::Renew(worker, _) => {
                     self.use_seat(worker);
-                    assert!(!self.retiring.contains(&worker), "it would be in vain");
+                    assert!(!self.retiring.contains(&worker), "it would be needless");
                     assert!(!self.states.values().any(|on| *on == worker));
                     self.preparing.push(worker);
                 }
@@ -179,7 +179,7 @@ impl World {
     fn health_changes(&mut self, news: &DecisionKind) {
         assert_eq!(self.model.phase, Phase::Open);
         let is_ready = matches!(news, DecisionKind::PoolReady { .. });
-        assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
+        assert!(!(is_ready && self.was_ready == Some(true)), "it is reported once");
         self.was_ready = Some(is_ready);
     }
 

@@ -19,7 +19,7 @@ function svg(name, attributes = {}, ...children) {
     return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-/** Sets a text if it is another one, so that nothing is laid out and read out in vain. */
+/** Sets a text if it is another one, so that nothing is laid out and read out needlessly. */
 function say(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }

@@ -71,7 +71,7 @@ fn pages_that_are_grown_are_never_huge() {
     let address = memory.reservation.base().addr().get() + grown;
     assert!(is_never_huge(address), "after it grew");
     memory.reservation.map_zeroes(grown, WASM_PAGE_BYTES).unwrap();
-    assert!(is_never_huge(address), "after it was mapped anew");
+    assert!(is_never_huge(address), "after it was mapped again");
 }
 
 /// Returns whether the kernel may use no huge page at this address, by its list of mappings.
