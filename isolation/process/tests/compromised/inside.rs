@@ -1,4 +1,4 @@
-//! What runs in a worker, natively and confined. A few words control it, and answers by an
+//! What runs in a worker, natively and confined. A few words control it. It answers by an
 //! expression that the interpreter then runs, or by how the process ends.
 
 use std::path::Path;
