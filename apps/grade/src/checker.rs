@@ -1,5 +1,7 @@
 //! Compares the output of a program with the expected one.
 
+use hatchery::error::counted;
+
 use crate::task::Checker;
 
 /// The longest part of a text that a message repeats, in characters.
@@ -47,7 +49,7 @@ fn differing_lines(output: &str, expected: &str) -> Option<String> {
     let (lines, others) = (output.trim().lines(), expected.trim().lines());
     let (count, wanted) = (lines.clone().count(), others.clone().count());
     if count != wanted {
-        return Some(format!("it has {count} lines instead of {wanted}"));
+        return Some(format!("it has {} instead of {wanted}", counted(count, "line")));
     }
     let are_same = |(_, (line, other)): &(usize, (&str, &str))| {
         let (line, other) = (line.trim(), other.trim());
@@ -99,6 +101,12 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_line_is_singular() {
+        let told = differing_lines("1", "1\n2");
+        assert_eq!(told.as_deref(), Some("it has 1 line instead of 2"));
+    }
 
     #[test]
     fn checkers_accept_what_they_say_and_nothing_else() {

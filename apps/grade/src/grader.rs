@@ -140,24 +140,29 @@ impl Grader {
         Ok(Graded { task_id, sample, digest, kinds, is_of_sandbox, is_sure: false, ..graded })
     }
 
-    /// Returns the result of tests apart from their candidate: undecided if it failed, and passes beside
-    /// them, since the reason may be what they have in place of its objects.
+    /// Returns the result of tests apart from their candidate. It is undecided if the verdict may come from
+    /// what they have in place of its objects, and is the opposite beside them.
     async fn confirmed(
         &self,
         task: &Task,
         code: &str,
         graded: Graded,
     ) -> Result<Graded, GradeError> {
-        let is_doubtful = graded.verdict == Verdict::Failed && !graded.is_sure;
-        if !is_doubtful || !matches!(task.suite, Suite::Code { .. }) {
+        let opposite = match graded.verdict {
+            Verdict::Passed => Verdict::Failed,
+            Verdict::Failed => Verdict::Passed,
+            _ => return Ok(graded),
+        };
+        if graded.is_sure || !matches!(task.suite, Suite::Code { .. }) {
             return Ok(graded);
         }
         let beside = self.tried(task, code, How::Shared, self.settings.cpu_time).await?;
-        if !beside.passed() {
+        if beside.verdict != opposite {
             return Ok(graded);
         }
+        let other = if graded.passed() { beside.told() } else { graded.told() };
         let message =
-            format!("it fails apart from its tests, and not beside them: {}", graded.told());
+            format!("it passes either apart from its tests or beside them, not both: {other}");
         Ok(Graded { verdict: Verdict::Undecided, message, ..graded })
     }
 

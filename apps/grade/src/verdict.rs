@@ -82,7 +82,7 @@ pub struct Graded {
     /// Whether a limit of the sandbox leaves it undecided, which every interpreter of the sandbox has.
     #[serde(skip)]
     pub(crate) is_of_sandbox: bool,
-    /// Whether a failure needs no second look beside the tests.
+    /// Whether the verdict needs no second look beside the tests.
     #[serde(skip)]
     pub(crate) is_sure: bool,
     /// Kinds of objects of the candidate whose attributes the tests used.

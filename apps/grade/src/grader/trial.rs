@@ -27,7 +27,7 @@ pub(crate) struct TestReport {
     limit: Option<String>,
     /// Kinds of objects of the candidate whose attributes the tests use.
     kinds: Vec<String>,
-    /// Whether a failure can't come from what the tests have in place of the candidate's objects.
+    /// Whether the verdict can't come from what the tests have in place of the candidate's objects.
     sure: bool,
     /// Why the candidate's code can't be run.
     load: Option<String>,

@@ -148,6 +148,7 @@ class Link(Peer):
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
         self._sources = sources
         self._catches = any(word in sources for word in _CATCHING_WORDS)
+        self._identifies = _identifies(sources)
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
@@ -212,10 +213,10 @@ class Link(Peer):
     def doubt(self, reason):
         self._doubt = reason
 
-    @property
-    def is_sure(self):
-        """Whether a failure is the candidate's, since stand-ins can't have caused it."""
-        return self.is_broken or self._is_plain and not self.surroundings.is_used
+    def is_sure(self, is_passed):
+        """Returns whether a pass or a failure can't come from stand-ins, or from values being copies."""
+        is_plain = self._is_plain and not self.surroundings.is_used
+        return self.is_broken or not self._identifies and (is_passed or is_plain)
 
     @property
     def limit(self):
@@ -552,6 +553,20 @@ def _imports(source):
                 name = alias.asname or alias.name.split(".")[0]
                 node.names = [alias]
                 yield name, ast.unparse(node)
+
+
+def _identifies(source):
+    """Returns whether tests ask which object something is, beside `None` and its like."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return False
+    names = (getattr(node, "attr", getattr(node, "id", None)) for node in nodes)
+    return any(name in ("id", "assertIs", "assertIsNot") for name in names) or any(
+        isinstance(operator, (ast.Is, ast.IsNot)) and not isinstance(other, ast.Constant)
+        for node in nodes if isinstance(node, ast.Compare)
+        for operator, other in zip(node.ops, node.comparators)
+    )
 
 
 def _is_of_tests(kind):

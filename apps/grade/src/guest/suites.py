@@ -488,8 +488,10 @@ def judge(task_text):
     suite.report.is_complete &= not link.is_broken
     undecided = None if link.is_broken else link.undecided()
     limit = link.limit or (undecided if undecided == ORDER else None)
-    told = {"undecided": undecided, "limit": limit, "kinds": sorted(link.used), "sure": link.is_sure}
-    return to_text({**from_text(suite.report.message()), **told})
+    report = from_text(suite.report.message())
+    is_sure = link.is_sure(report["complete"] and report["passed"] == report["total"])
+    told = {"undecided": undecided, "limit": limit, "kinds": sorted(link.used), "sure": is_sure}
+    return to_text({**report, **told})
 
 
 def check(task_text):

@@ -1534,3 +1534,22 @@ except KeyboardInterrupt: pass
 else: raise AssertionError
 # right
 def interrupt(): raise KeyboardInterrupt
+# case: which object it is
+a = [1]
+assert same(a) is a and copied(a) is not a and same(None) is None
+# right
+def same(x): return x
+def copied(x): return x[:]
+# wrong
+def same(x): return x
+def copied(x): return x
+# undecided: an unchangeable value that comes back
+a = tuple([1, 2])
+assert same(a) is a
+# right
+def same(x): return x
+# undecided: an unchangeable value that should be another
+a = tuple([1, 2])
+assert copied(a) is not a
+# right
+def copied(x): return x
