@@ -185,7 +185,9 @@ class Link(Peer):
 
     def _owner(self, target):
         if type(target) is types.ModuleType or isinstance(target, types.ModuleType):
-            return "solution" if target.__name__ in _OWN else target
+            if target.__name__ in _OWN:
+                return "solution"
+            return target if sys.modules.get(target.__name__) is target else None
         is_here = isinstance(target, type) and type(target) is not StandInClass
         return target if is_here and resolved(target.__module__, target.__qualname__) is target else None
 

@@ -172,6 +172,16 @@ def _loaded(tree):
     return names
 
 
+def _quoted(tree):
+    """Returns the names in the texts of source: of what is looked up by name, or run by `exec` or `eval`."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                names |= _loaded(ast.parse(node.value.strip()))
+    return names
+
+
 def _parsed(name, source):
     try:
         return ast.parse(source)

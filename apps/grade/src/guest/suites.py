@@ -4,7 +4,7 @@ import ast
 import builtins
 import contextlib
 import functools
-import importlib
+import importlib.machinery
 import sys
 import types
 
@@ -143,7 +143,17 @@ class Suite:
             ):
                 if name in texts:
                     _replace(stack, importlib.import_module(name), function, other)
+            if "TextTestRunner" in texts:
+                _replace(stack, sys.modules["unittest"].TextTestRunner, "run", self._run_suite)
             yield
+
+    def _run_suite(self, runner, run, *args, **keywords):
+        """`TextTestRunner.run`, whose failures count, also of a class that isn't at the top."""
+        result = run(runner, *args, **keywords)
+        for test, told in (*result.failures, *result.errors):
+            name = getattr(test, "_testMethodName", None)
+            self.report.put(f"{type(test).__name__}.{name}" if name else test.id(), told.splitlines()[-1])
+        return result
 
     def _test_examples(self, testmod, module=None, *args, **keywords):
         """`doctest.testmod`, of which a failure counts."""
@@ -290,6 +300,10 @@ class Suite:
         library = _misusing(error)
         if library:
             return f"`{library}` can't use an object of the candidate that isn't in its own interpreter"
+        if isinstance(error, ImportError) and error.name in sys.modules and not _raised_by_tests(error):
+            return f"the candidate imports `{error.name}`, a module of the tests' own"
+        if isinstance(error, FileNotFoundError) and str(error.filename).endswith("solution.py"):
+            return "the tests read `solution.py`, and a candidate is no file"
         if isinstance(error, AttributeError) and _raised_by_tests(error):
             owners = (error.obj, getattr(error.obj, "__self__", None))
             if any(type(type(owner)) is StandInClass for owner in owners):
@@ -348,15 +362,9 @@ class Suite:
                 bound = set().union(*(_bound(tree) for tree in trees))
                 known = {*dir(builtins), *self._scope, "__file__"}
                 names = sorted(loaded - bound - known | imported)
-        if not names:
+        self._enter(names)
+        if not names and not self._enter(sorted(set().union(*map(_quoted, trees)) - {"solution"})):
             raise Unsupported("the tests use nothing that a candidate defines")
-        self._entries = {}
-        for name in names:
-            self._scope.pop(name, None)
-            may_be_class = name not in self._own or isinstance(self._own[name], type)
-            found = self._source_of(name, may_be_class)
-            if found:
-                self._entries[name] = self._scope[name] = found[0]
         if self._beside is not None:
             # Tests that patch a name of their module mean the candidate's.
             names = {name: value for name, value in self._scope.items() if name not in self._beside}
@@ -365,9 +373,21 @@ class Suite:
         else:
             # For tests that import what they test.
             solution = sys.modules["solution"] = types.ModuleType("solution")
+            solution.__spec__ = importlib.machinery.ModuleSpec("solution", None)
             vars(solution).update(self._entries)
             solution.__getattr__ = self._attribute
         self._scope.setdefault("__file__", "tests.py")
+
+    def _enter(self, names):
+        """Gives the tests what the candidate defines of these names; returns whether that is anything."""
+        self._entries = {}
+        for name in names:
+            may_be_class = name not in self._own or isinstance(self._own[name], type)
+            found = self._source_of(name, may_be_class)
+            self._scope.pop(name, None)
+            if found:
+                self._entries[name] = self._scope[name] = found[0]
+        return bool(self._entries)
 
     def rebind(self, names):
         """Gives names the values that they have in the candidate's module now."""

@@ -1553,3 +1553,17 @@ a = tuple([1, 2])
 assert copied(a) is not a
 # right
 def copied(x): return x
+# undecided: a module of the tests' own
+import sys, types
+sys.modules["config"] = types.ModuleType("config")
+sys.modules["config"].rate = 2
+assert price(3) == 6
+# right
+def price(x):
+    import config
+    return x * config.rate
+# undecided: the file of a candidate
+import runpy
+assert price(3) == runpy.run_path("solution.py")["price"](3)
+# right
+def price(x): return x

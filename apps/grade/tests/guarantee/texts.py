@@ -1423,6 +1423,34 @@ def test_none(given):
     assert False
 def test_f():
     assert f(1) == 2
+# text: a TestCase within a function
+import unittest
+def run():
+    class TestF(unittest.TestCase):
+        def test_f(self):
+            self.assertEqual(f(1), 2)
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(TestF)
+    unittest.TextTestRunner(verbosity=0).run(suite)
+run()
+# text: a loader with a prefix of its own
+import unittest
+class TestF(unittest.TestCase):
+    def check_f(self):
+        self.assertEqual(f(1), 2)
+loader = unittest.TestLoader()
+loader.testMethodPrefix = 'check'
+unittest.TextTestRunner(verbosity=0).run(loader.loadTestsFromTestCase(TestF))
+# text: only text that is run
+exec('assert f(1) == 2')
+# text: only names that are looked up
+import solution
+for name in ['f']:
+    assert globals()[name](1) == getattr(solution, name)(1) == 2
+# text: the module's specification
+import importlib.util
+assert importlib.util.find_spec('solution').name == 'solution'
+from solution import f
+assert f(1) == 2
 # text: fixtures of a TestCase by a mark
 # task: `usefixtures` is for the `TestCase` `TestF`
 import pytest, unittest
