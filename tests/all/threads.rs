@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery::error::chain;
-use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, Verdict};
+use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, SessionsConfig, Verdict};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -125,6 +125,27 @@ fn a_thread_waits_between_turns() {
         assert_eq!(value(&fork.run(Job::code("said.qsize()")).await.unwrap()), json!(0));
         session.close();
         fork.close();
+    });
+}
+
+/// Another session that is idle for less long is suspended meanwhile.
+#[test]
+fn an_idle_session_with_a_thread_is_not_lost() {
+    let suspend_after = Duration::from_millis(1);
+    let sessions = SessionsConfig { suspend_after, ..SessionsConfig::default() };
+    with_own_pool(builder().sessions(sessions), |pool| async move {
+        let [session, other] = ["with a thread", "without"].map(|name| pool.session(name));
+        let (session, other) = (session.await.unwrap(), other.await.unwrap());
+        let begin = "import threading\nthread = threading.Thread(target=threading.Event().wait)\n\
+                     thread.daemon = True\nthread.start()";
+        session.run(Job::code(begin)).await.unwrap();
+        other.run(Job::code("1")).await.unwrap();
+        while pool.status().places.suspended == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.status().places.on_workers, 1);
+        let alive = session.run(Job::code("thread.is_alive()")).await.unwrap();
+        assert_eq!(value(&alive), json!(true));
     });
 }
 
