@@ -8,7 +8,7 @@
 //! `wasi_thread_start`, as the proposal `wasi-threads` has it. Those of a build that was given
 //! threads (`python/module/threads.rs`) run one at a time (`interrupt/gate/turn.rs`). They begin at
 //! a function of the table, as `pthread_create` has it. One that returns leaves its instance to
-//! the next thread of the run, since making an instance takes most of a thread's start.
+//! the next thread of the run: making one takes most of a thread's start.
 //!
 //! The guest ends with any thread that traps or calls `proc_exit`; one that returns, or calls
 //! `thread_exit`, ends alone.

@@ -349,8 +349,8 @@ impl Gate {
         self.exchanged().is_none_or(|(words, memory)| state.turn.take(thread, words, memory))
     }
 
-    /// Gives the turn of a thread that waits, or has left the guest, to the next one. A thread that
-    /// waits with the interpreter's lock does so too, since C code of others can go on without it.
+    /// Gives the turn of a thread that waits, or has left the guest, to the next one. So does a
+    /// thread that waits with the interpreter's lock: C code of others can go on without it.
     fn leave_turn(&self, state: &mut GateState, thread: ThreadNumber) {
         if let Some(next) = state.turn.leave(thread) {
             self.wake_thread(state, next);

@@ -38,7 +38,7 @@ impl ThreadWords {
     }
 
     /// Returns the addresses: of musl's description of the thread, of CPython's state of it, and of
-    /// CPython's state of the one that holds the interpreter's lock.
+    /// the state that holds the interpreter's lock.
     pub(crate) fn addresses(self) -> [u32; 3] {
         [self.thread, self.own_state, self.locked_state]
     }

@@ -3,8 +3,7 @@
 //! Such a library is musl without atomic instructions: it refuses to start threads, and traps where
 //! one would have to wait. Its locks and conditions are whole otherwise. So three of its functions,
 //! and those by which CPython tells threads apart, are replaced by calls of the host. There, each
-//! thread has an instance and a stack of its own, and one of them runs at a time
-//! (`host/threads.rs`).
+//! thread has an instance and a stack of its own. One of them runs at a time (`host/threads.rs`).
 //!
 //! The library keeps what belongs to a thread at fixed addresses. The host exchanges those words
 //! when another thread goes on ([`ThreadWords`]).

@@ -1,7 +1,7 @@
 """`multiprocessing` and `ProcessPoolExecutor` in one interpreter: each process is a thread.
 
-What passes between processes is pickled, as it would be. The program's functions see a copy of its global
-variables in a process; methods of its classes, and other modules, are common to all.
+What passes between processes is pickled, as it would be. In a process, the program's functions see a copy
+of its global variables. Methods of its classes, and other modules, are common to all.
 """
 
 import array

@@ -1,7 +1,7 @@
 """Signals that a program sends to itself, at once or after a time.
 
-At the time that a timer was set for, the host sets the flag with which CPython begins a collection of
-garbage, as soon as the program is between two instructions. A callback of collections then notes the
+When a timer is due, the host sets the flag by which CPython collects garbage. CPython does so when the
+program is between two instructions. A callback of collections then notes the
 signal, and CPython calls its handler in the program's frame.
 """
 
