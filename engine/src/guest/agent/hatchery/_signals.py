@@ -1,8 +1,8 @@
 """Signals that a program sends to itself, at once or after a time.
 
 When a timer is due, the host sets the flag by which CPython collects garbage. CPython does so when the
-program is between two instructions. A callback of collections then notes the
-signal, and CPython calls its handler in the program's frame.
+program is between two instructions. A callback of collections then notes the signal, and CPython calls its
+handler in the program's frame.
 """
 
 import _thread
