@@ -7,8 +7,8 @@
 //! Threads that share an imported memory run at once. Their instances begin at the export
 //! `wasi_thread_start`, as the proposal `wasi-threads` has it. Those of a build that was given
 //! threads (`python/module/threads.rs`) run one at a time (`interrupt/gate/turn.rs`). They begin at
-//! a function of the table, as `pthread_create` has it. One that returns leaves its instance to
-//! the next thread of the run: making one takes most of a thread's start.
+//! a function of the table, as `pthread_create` has it. One that returns leaves its thread
+//! and instance to the next of the run: making an instance takes most of a thread's start.
 //!
 //! The guest ends with any thread that traps or calls `proc_exit`; one that returns, or calls
 //! `thread_exit`, ends alone.
@@ -17,6 +17,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, SendError, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -63,11 +64,14 @@ pub(crate) struct Threads {
     /// Threads have run since the last `take_used`.
     is_used: AtomicBool,
     run: Mutex<Run>,
-    /// Instances of threads that have returned, for the next ones of this run.
-    idle: Mutex<Vec<GuestInstance>>,
+    /// Threads of the system with an instance, whose thread of the guest has returned in this run.
+    idle: Mutex<Vec<Sender<AdmittedThread>>>,
 }
 
-/// What one thread runs.
+/// A thread of the guest that begins, and its way through the gate.
+type AdmittedThread = (ThreadGate, ThreadStart);
+
+/// What a thread of the system runs; wasmer ties it to that.
 struct GuestInstance {
     store: Store,
     instance: Instance,
@@ -173,9 +177,28 @@ impl Threads {
         &self.clocks
     }
 
-    fn serve(self: &Arc<Self>, passage: Arc<ThreadGate>, begins: ThreadStart) {
+    /// Runs threads of the guest on this thread of the system, one after another.
+    fn serve(self: &Arc<Self>, mut admitted: AdmittedThread) {
+        let mut kept = None;
+        loop {
+            let (idle, next) = mpsc::channel();
+            self.serve_one(admitted, &mut kept, idle);
+            match next.recv() {
+                Ok(next) => admitted = next,
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn serve_one(
+        self: &Arc<Self>,
+        (passage, begins): AdmittedThread,
+        kept: &mut Option<GuestInstance>,
+        idle: Sender<AdmittedThread>,
+    ) {
+        let passage = Arc::new(passage);
         let clock = self.clocks.count_this_thread();
-        let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, begins)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_guest(&passage, begins, kept, idle)));
         let end = match ended {
             Ok(Ok(())) => None,
             Ok(Err(error)) if ends_alone(&error) => None,
@@ -214,13 +237,14 @@ impl Threads {
         self: &Arc<Self>,
         passage: &Arc<ThreadGate>,
         begins: ThreadStart,
+        kept: &mut Option<GuestInstance>,
+        idle: Sender<AdmittedThread>,
     ) -> Result<(), RuntimeError> {
-        let idle = self.idle.lock().pop();
-        let GuestInstance { mut store, instance, env } = match idle {
-            Some(mut idle) => {
+        let GuestInstance { mut store, instance, env } = match kept.take() {
+            Some(mut kept) => {
                 let passage = Arc::clone(passage);
-                *idle.env.as_mut(&mut idle.store) = GuestEnv::new(passage, &self.parts);
-                idle
+                *kept.env.as_mut(&mut kept.store) = GuestEnv::new(passage, &self.parts);
+                kept
             }
             None => self.instantiate(passage)?,
         };
@@ -253,7 +277,8 @@ impl Threads {
                 // What is idle keeps neither the thread at the gate nor this value.
                 let main = Arc::new(ThreadGate::of_main(Arc::clone(passage.gate())));
                 *env.as_mut(&mut store) = GuestEnv::new(main, &self.parts);
-                self.idle.lock().push(GuestInstance { store, instance, env });
+                *kept = Some(GuestInstance { store, instance, env });
+                self.idle.lock().push(idle);
                 Ok(())
             }
         }
@@ -278,11 +303,19 @@ impl Siblings for Arc<Threads> {
         self.is_used.store(true, Ordering::Relaxed);
         self.memory.guest().forget_copied();
         let number = passage.number();
+        let idle = self.idle.lock().pop();
+        let admitted = match idle {
+            None => (passage, begins),
+            Some(idle) => match idle.send((passage, begins)) {
+                Ok(()) => return Ok(number),
+                Err(SendError(admitted)) => admitted,
+            },
+        };
         let threads = Self::clone(self);
         let spawned = thread::Builder::new()
             .name(format!("hatchery-guest-{number}"))
             .stack_size(HOST_STACK_BYTES)
-            .spawn(move || threads.serve(Arc::new(passage), begins));
+            .spawn(move || threads.serve(admitted));
         match spawned {
             Ok(_) => Ok(number),
             Err(error) => {
