@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import enum
+import itertools
 import json
 import math
 import re
@@ -256,13 +257,21 @@ def loads(*given, **named):
         raise JSONDecodeError("str is not valid UTF-8: surrogates not allowed", "", 0) from None
     if not text:
         raise JSONDecodeError("Input is a zero-length, empty document", "", 0)
-    if _DOUBTFUL.search(text) is None and text.count("[") + text.count("{") <= _MOST_LEVELS_READ:
+    if _DOUBTFUL.search(text) is None and _levels(text) <= _MOST_LEVELS_READ:
         try:
             return _DECODER.decode(text)
         except ValueError:
             pass
     _check(text)
     return _DECODER.decode(text)
+
+
+def _levels(text):
+    """Returns how deep a document is, or less if it has few brackets."""
+    if text.count("[") + text.count("{") < 1024:
+        return 0
+    steps = (1 if bracket in "[{" else -1 for bracket in _NO_BRACKETS.sub("", text))
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _whole(text):
@@ -284,6 +293,7 @@ def _refused(text):
 _DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_refused)
 # Halves of surrogate pairs, which json takes alone.
 _DOUBTFUL = re.compile(r"\\u[dD][89a-fA-F]")
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+', re.DOTALL)
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u([0-9a-fA-F]{4}))')

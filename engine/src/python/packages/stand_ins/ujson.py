@@ -1,6 +1,7 @@
 """The machine code of ujson, in Python: the same results and errors, without its speed."""
 
 import decimal
+import itertools
 import json
 import math
 import re
@@ -113,7 +114,7 @@ def loads(obj):
         text = obj if isinstance(obj, str) else obj.decode(errors="surrogatepass")
     except UnicodeDecodeError:
         raise JSONDecodeError("Invalid UTF-8 sequence length when decoding 'string'") from None
-    if "\0" not in text and text.count("[") + text.count("{") <= _MOST_LEVELS:
+    if "\0" not in text and _levels(text) <= _MOST_LEVELS:
         try:
             return _DECODER.decode(text)
         except ValueError:
@@ -127,6 +128,14 @@ def loads(obj):
     return value
 
 
+def _levels(text):
+    """Returns how deep a document is, or less if it has few brackets."""
+    if text.count("[") + text.count("{") < 1024:
+        return 0
+    steps = (1 if bracket in "[{" else -1 for bracket in _NO_BRACKETS.sub("", text))
+    return max(itertools.accumulate(steps), default=0)
+
+
 def load(fp):
     """Converts JSON as file to dict object structure."""
     if not hasattr(fp, "read"):
@@ -137,6 +146,7 @@ def load(fp):
 encode, decode = dumps, loads
 _DECODER = json.JSONDecoder(strict=False)
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+', re.DOTALL)
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?[0-9]*(?:(?<=[0-9])\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _STRING = re.compile(r'"([^"\\\0]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\0]*)*)')
