@@ -240,7 +240,9 @@ class Collection:
                 function = getattr(case, name)
                 for mark in (*marks, *_marks_of(vars(function))):
                     if mark.name in ("usefixtures", "filterwarnings"):
-                        raise Unsupported(f"`{mark.name}` is for the `TestCase` `{case.__name__}`, where grading ignores it")
+                        raise Unsupported(
+                            f"`{mark.name}` is for the `TestCase` `{case.__name__}`, where grading ignores it"
+                        )
                     if mark.name == "parametrize":
                         raise Unsupported(
                             f"`{case.__name__}.{name}` is parametrized, as no `TestCase` can be"

@@ -1,9 +1,9 @@
 """Stand-ins: objects here for objects of the other side, which may be called, iterated and so on.
 
 Both sides of a grading run have this code. They exchange requests and answers, one at a time. The side
-that waits for an answer may be asked meanwhile, and answers first. Each class of the other side gets one here with the same name,
-documentation and special methods, so that `len`, `for`, `with`, `await` and `isinstance` find what they
-would find natively.
+that waits for an answer may be asked meanwhile, and answers first. Each class of the other side gets one
+here with the same name, documentation and special methods, so that `len`, `for`, `with`, `await` and
+`isinstance` find what they would find natively.
 """
 
 import abc
@@ -66,7 +66,8 @@ def _made_of(error):
     if isinstance(error, OSError):
         attributes["filename"] = error.filename
     others = (BaseException, types.TracebackType)  # they may lead back to this one
-    return (tuple(args), tuple((str(name), value) for name, value in attributes.items() if not isinstance(value, others)))
+    told = ((str(name), value) for name, value in attributes.items() if not isinstance(value, others))
+    return (tuple(args), tuple(told))
 
 
 def _error_with(kind, args):
