@@ -112,12 +112,16 @@ def _packer_by_base(value):
     return None
 
 
+# What every named tuple has, and those of `typing`.
+_OF_NAMED_TUPLES = set(vars(_imported("collections", "namedtuple")("_", ""))) | {
+    "__annotations__", "__annotations_cache__", "__annotate_func__", "__firstlineno__", "__orig_bases__",
+    "__static_attributes__",
+}
+
+
 def _is_bare(kind):
     """Returns whether a named tuple has nothing but its fields."""
-    own = _imported("collections", "namedtuple")("_", "")
-    of_typing = ("__annotations__", "__annotations_cache__", "__annotate_func__", "__orig_bases__", "__firstlineno__",
-                 "__static_attributes__")
-    return not vars(kind).keys() - vars(own).keys() - {*kind._fields, *of_typing}
+    return vars(kind).keys() <= _OF_NAMED_TUPLES | set(kind._fields)
 
 
 def _pack_int(value):
