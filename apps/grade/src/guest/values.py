@@ -114,8 +114,8 @@ def _packer_by_base(value):
 
 # What every named tuple has, and those of `typing`.
 _OF_NAMED_TUPLES = set(vars(_imported("collections", "namedtuple")("_", ""))) | {
-    "__annotations__", "__annotations_cache__", "__annotate_func__", "__firstlineno__", "__orig_bases__",
-    "__static_attributes__",
+    "__annotations__", "__annotations_cache__", "__annotate_func__", "__classdictcell__", "__firstlineno__",
+    "__orig_bases__", "__static_attributes__",
 }
 
 
