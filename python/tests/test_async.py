@@ -145,6 +145,13 @@ def test_what_is_left_is_cancelled():
             tasks = [asyncio.ensure_future(pool.submit(str(n))) for n in range(3)]
             done, _ = await asyncio.wait(tasks)
             assert {task.result().value for task in done} == {0, 1, 2}
+            # Without tasks, too.
+            done, _ = await asyncio.wait([pool.submit(str(n)) for n in range(3)])
+            assert {future.result().value for future in done} == {0, 1, 2}
+            first, rest = pool.submit("1"), pool.submit(LONG)
+            wait = asyncio.wait([first, rest], return_when=asyncio.FIRST_COMPLETED)
+            assert await wait == ({first}, {rest})
+            rest.cancel()
 
     asyncio.run(main())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import weakref
 from collections.abc import (
@@ -39,12 +40,13 @@ class AsyncFuture(Awaitable[T], Generic[T]):
     """A job in progress. Awaiting it gives its outcome; if that is cancelled, so is the job.
 
     The job is also cancelled if this is dropped before its end, unless it is a turn of a session
-    whose events aren't followed. `asyncio.ensure_future` makes a task of it, for `asyncio.wait` and
-    callbacks.
+    whose events aren't followed. `asyncio.wait` takes it as it is; `asyncio.ensure_future` makes a task
+    of it.
     """
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
+        self._callbacks: list[Callable[[AsyncFuture[T]], object]] = []
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._wait().__await__()
@@ -55,6 +57,40 @@ class AsyncFuture(Awaitable[T], Generic[T]):
     def done(self) -> bool:
         """Whether it has ended."""
         return self._future.done()
+
+    def result(self) -> T:
+        """Returns its outcome.
+
+        Raises:
+            TimeoutError: It hasn't ended.
+        """
+        return self._future.result(timeout=0)
+
+    def add_done_callback(self, callback: Callable[[AsyncFuture[T]], object]) -> None:
+        """Has asyncio's running loop call this when the job has ended, or soon if it has.
+
+        Raises:
+            RuntimeError: asyncio runs no loop in this thread.
+        """
+        loop = asyncio.get_running_loop()
+        self._callbacks.append(callback)
+
+        def end(_: futures.Future[T]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._call, callback)
+
+        self._future.add_done_callback(end)
+
+    def remove_done_callback(self, callback: Callable[[AsyncFuture[T]], object]) -> int:
+        """Removes a callback; returns how often it was there."""
+        count = len(self._callbacks)
+        self._callbacks = [each for each in self._callbacks if each != callback]
+        return count - len(self._callbacks)
+
+    def _call(self, callback: Callable[[AsyncFuture[T]], object]) -> None:
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
+            callback(self)
 
     def interrupt(self) -> None:
         """Raises `KeyboardInterrupt` in the program; see `Future.interrupt`."""
