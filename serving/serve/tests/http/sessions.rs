@@ -78,9 +78,9 @@ fn a_state_with_threads_is_not_copied_and_the_answer_says_what_to_do() {
     for (path, body) in [("fork", json!({ "to": "other" })), ("checkpoint", json!({ "name": "c" }))]
     {
         let reply = client.post(&format!("/v1/sessions/threads/{path}"), &body);
-        let problem = reply.json();
-        assert_eq!((reply.status, reply.reason().as_str()), (503, "not_captured"), "{path}");
-        let message = problem["error"]["message"].as_str().unwrap();
+        let (status, problem) = (reply.status, &reply.json()["error"]);
+        assert_eq!((status, &problem["reason"]), (503, &json!("not_captured")), "{path}");
+        let message = problem["message"].as_str().unwrap();
         assert!(message.contains("living threads") && message.contains("`join` them"), "{message}");
     }
     client.run("/v1/sessions/threads/run", "go.set(); thread.join()");
