@@ -181,12 +181,13 @@ def _decimal_settings(decimal):
 
 
 def _django_settings(conf):
-    holder = vars(conf.settings)["_wrapped"] if conf.settings.configured else None
-    return tuple((name, value) for name, value in vars(holder).items() if name.isupper()) if holder else ()
+    if not conf.settings.configured:
+        return None
+    return tuple((name, value) for name, value in vars(vars(conf.settings)["_wrapped"]).items() if name.isupper())
 
 
 def _configure_django(conf, settings):
-    if settings and not conf.settings.configured:
+    if settings is not None and not conf.settings.configured:
         conf.settings.configure(**dict(settings))
 
 
