@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _WINDOW = 64
 """Samples that a server is asked to grade before it has answered."""
 _OPTION = re.compile(r"`--([a-z-]+)`(?: \(`Settings::\w+`\))?")
+_RAISED = re.compile(rf"; {_OPTION.pattern} raises it")
+_RAISING = ("cpu-time", "memory", "timeout", "value-bytes")
 UNDECIDED = ("undecided", "task_error")
 """Verdicts that say nothing about a sample."""
 TIME_LIMITS = ("cpu", "wall")
@@ -145,5 +147,6 @@ def averages(tasks: Iterable[list[bool | None]], ks: Iterable[int]) -> dict[str,
 
 
 def in_python(told: str) -> str:
-    """Returns a message that names options by the names that they have here."""
+    """Returns a message that names options by the names that they have here, and none that isn't here."""
+    told = _RAISED.sub(lambda match: match[0] if match[1] in _RAISING else "", told)
     return _OPTION.sub(lambda match: f"`{match[1].replace('-', '_')}=`", told)

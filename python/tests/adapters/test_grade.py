@@ -36,6 +36,11 @@ def test_a_limit_is_named_as_it_is_here():
     told = {result.sample: (result.limit, result.message) for result in results}
     assert told[0][0] == "memory" and "`memory=` raises it" in told[0][1]
     assert told[1] == (None, "")
+    # A limit that has no argument here names none.
+    files = {"task_id": "t", "solution": "def f(x):\n    for n in range(20000): open(str(n), 'w')\n    return x * 2"}
+    (result,) = grade([TASK], [files]).results
+    assert result.verdict == "limit" and "wanted more than" in result.message
+    assert "raises it" not in result.message
 
 
 def test_results_are_kept_and_compared(tmp_path):
