@@ -183,10 +183,8 @@ class Collection:
         ids = mark.kwargs.get("ids", rest[1] if len(rest) > 1 else None)
         for place, each in enumerate(named_parameters(names, sets, ids)):
             if len(each.values) != len(names):
-                raise Unsupported(
-                    f"a set of parameters of the test `{name}` has {len(each.values)} values for "
-                    f"{len(names)} names"
-                )
+                found, wanted = _counted(each.values, "value"), _counted(names, "name")
+                raise Unsupported(f"a set of parameters of the test `{name}` has {found} for {wanted}")
             pairs = dict(zip(names, each.values))
             chosen = {key: (place, value) for key, value in pairs.items() if key in indirect}
             arguments = {key: value for key, value in pairs.items() if key not in indirect}
@@ -502,6 +500,10 @@ def _filtered(filters):
             kind = pkgutil.resolve_name(path if "." in path else f"builtins.{path}")
             warnings.filterwarnings(action.strip(), message, kind, module, int(line or 0))
         yield
+
+
+def _counted(things, noun):
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
 
 
 def _yields(function):

@@ -1115,7 +1115,7 @@ class TestF(unittest.TestCase):
         import no_such_module
         self.assertEqual(f(1), 2)
 # text: parametrize with too few values
-# task: has 1 values for 2 names
+# task: has 1 value for 2 names
 import pytest
 @pytest.mark.parametrize('a,b', [(1,)])
 def test_f(a, b):
