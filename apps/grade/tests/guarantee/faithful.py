@@ -1567,3 +1567,14 @@ import runpy
 assert price(3) == runpy.run_path("solution.py")["price"](3)
 # right
 def price(x): return x
+# case: calculations that the tests evaluate
+text = expression()
+assert set(text) <= set("18-+*/") and eval(text) == 63
+# right
+def expression(): return "8*8-1"
+# wrong
+def expression(): return "8*8+1"
+# undecided: source of the candidate that the tests run
+assert eval(expression()) == 63
+# right
+def expression(): return "int('63')"
