@@ -10,8 +10,6 @@ undecided, and so is whatever else the two interpreters can't do as one.
 import ast
 import inspect
 
-# Exceptions that would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
-_ENDINGS = (StopIteration, StopAsyncIteration)
 # Modules whose exceptions and classes mean something to the tests themselves.
 _JUDGING = ("unittest", "pytest", "_pytest", "doctest")
 _FILES = (

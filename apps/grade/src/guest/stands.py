@@ -31,6 +31,8 @@ _SPECIAL = [f"__{name}__" for name in _ORDER + _BINARY + _UNARY + _OTHERS]
 # tests for those of the others.
 _CONSTANT = (str, int, float, complex, bytes, tuple, frozenset)
 _PLAIN = (*_CONSTANT, list, dict, set, bytearray)
+# Exceptions that would end a `map`, a `zip` or a loop of the tests as if nothing were left to check.
+_ENDINGS = (StopIteration, StopAsyncIteration)
 # Modules whose classes are a side's own.
 _OWN = ("solution", "tests", "__main__")
 
@@ -173,7 +175,8 @@ class Peer:
         if isinstance(value, BaseException):
             kind = self.description(type(value))
             made_of = None if type(value).__module__ in _OWN else _made_of(value)
-            links = tuple(None if link is value else link for link in (value.__cause__, value.__context__))
+            links = (value.__cause__, value.__context__)
+            links = tuple(None if link is value or isinstance(link, _ENDINGS) else link for link in links)
             links += (value.__suppress_context__,)
             return ("exception", self.number(value), kind, tuple(value.args), links, made_of)
         if type(value) is types.CoroutineType:
