@@ -528,7 +528,7 @@ def dump(): return pickle.dumps(Runs())
 # undecided: source that would run in the tests
 assert eval(text()) == 1
 # right
-def text(): return '2 - 1'
+def text(): return 'int(1)'
 # case: pickles of plain values, and source of the tests
 import pickle, collections
 assert pickle.loads(dump()) == collections.OrderedDict(a=[1])
@@ -1574,7 +1574,3 @@ assert set(text) <= set("18-+*/") and eval(text) == 63
 def expression(): return "8*8-1"
 # wrong
 def expression(): return "8*8+1"
-# undecided: source of the candidate that the tests run
-assert eval(expression()) == 63
-# right
-def expression(): return "int('63')"
