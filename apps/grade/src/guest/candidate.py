@@ -126,7 +126,7 @@ class _Server(Peer):
             and value.__name__ not in _OWN
         ):
             return ("module", value.__name__)
-        if type(value).__module__ == "dataclasses":
+        if type(value).__module__ == "dataclasses" or type(value).__name__ == "sentinel":
             for name, sentinel in vars(sys.modules["dataclasses"]).items():
                 if sentinel is value:
                     return ("dataclasses", name)
