@@ -160,7 +160,11 @@ fn the_common_packages_come_in_one_word_and_are_listed_in_one() {
     let output = hatchery().args(["run", "-c", source]).args(given).output().unwrap();
     assert_eq!(text(&output.stdout), "mocked\n", "{output:?}");
     assert_eq!(said_by_program(&output), "", "{output:?}");
-    let output = hatchery().args(["run", "-c", STAND_INS]).args(given).output().unwrap();
+    let output = hatchery()
+        .args(["run", "--timeout", "300s", "-c", STAND_INS])
+        .args(given)
+        .output()
+        .unwrap();
     assert_eq!(text(&output.stdout), "True\n".repeat(8), "{output:?}");
     let listed = json_of(&hatchery().args(["packages", "--json"]).args(given).output().unwrap());
     let requests = listed.as_array().unwrap().iter().find(|one| one["name"] == "requests");
