@@ -384,11 +384,10 @@ class Link(Peer):
 
     def _refuse_use(self, name, target):
         is_class = type(target) is StandInClass
-        whose = "a class of the candidate" if is_class else "an object that the candidate made, of its type"
-        kind = (target if is_class else type(target)).__name__
-        self.refuse(
-            f"the tests use `{name}` of {whose}, `{kind}`, which would decide what its own answer is worth"
-        )
+        kind = f"`{(target if is_class else type(target)).__name__}`"
+        whose = f"an object that the candidate made, of its type {kind}"
+        whose = f"{kind}, a class of the candidate" if is_class else whose
+        self.refuse(f"the tests use `{name}` of {whose}, which would decide what its own answer is worth")
 
     def _is_made(self, value):
         return self.number_of(value) in self._made
