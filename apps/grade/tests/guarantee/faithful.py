@@ -1249,7 +1249,7 @@ def later(call):
         call(1)
     threading.Thread(target=run, daemon=True).start()
 # case: exceptions of libraries have their attributes
-import json, subprocess, unittest, urllib.error, urllib.request
+import errno, json, subprocess, unittest, urllib.error, urllib.request
 from unittest.mock import patch
 class Tests(unittest.TestCase):
     @patch("urllib.request.urlopen")
@@ -1260,7 +1260,7 @@ class Tests(unittest.TestCase):
         for act, kind, attributes in (
             (parse, json.JSONDecodeError, dict(msg="Expecting value", pos=0, lineno=1)),
             (run, subprocess.CalledProcessError, dict(returncode=3, cmd="x")),
-            (read, FileNotFoundError, dict(errno=2, filename="nofile")),
+            (read, FileNotFoundError, dict(errno=errno.ENOENT, filename="nofile")),
             (load, ImportError, dict(name="json", name_from="nothing")),
             (respond, urllib.error.HTTPError, dict(code=404, reason="Not Found", filename="u")),
         ):
