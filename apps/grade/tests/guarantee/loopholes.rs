@@ -47,7 +47,6 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
         (&huge, "def f(n): return 1 << n", true),
         (&huge, "def f(n): return 3 << n", false),
         (&raised, "def f(): raise KeyError(1 << 20_000)", false),
-        (&loops, "def f(x): raise StopIteration", false),
         (&loops, "def f(x): return x", true),
         (&hidden, "def f(x): return 2", true),
         (&hidden, "def f(x): return 3", false),
@@ -69,7 +68,13 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
                          pass\nassert f",
         None,
     );
-    for (task, program) in [(&refused, own), (&caught, own), (&ungiven, "def f(a): return 1")] {
+    for (task, program) in [
+        (&refused, own),
+        (&caught, own),
+        (&ungiven, "def f(a): return 1"),
+        // In one interpreter, it would end the loop of the tests.
+        (&loops, "def f(x): raise StopIteration"),
+    ] {
         let graded = grade_one(&grader, task.clone(), program).await;
         assert_eq!(graded.verdict, Verdict::Undecided, "{task} with {program}: {graded:?}");
         assert!(graded.message.contains("`--allow-shared`"), "{graded:?}");
