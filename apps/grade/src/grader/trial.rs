@@ -90,6 +90,7 @@ impl Graded {
             }
             End::Raised(exception) => {
                 let told = format!("{}: {}", exception.type_name, exception.message);
+                let told = told.trim_end_matches(": ");
                 Self::new(Verdict::Failed, format!("it ended with {told}"))
             }
             other => Self::new(Verdict::Failed, format!("it stopped answering: {}", other.name())),
