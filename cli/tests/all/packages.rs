@@ -39,6 +39,7 @@ with open(f"{folder}/requirements.txt", "w") as file:
 /// Uses packages whose machine code is left out.
 const STAND_INS: &str = r#"
 import blake3, importlib.metadata, Levenshtein, msgpack, orjson, os, psutil, ujson
+import boto3, hypothesis, selenium.webdriver
 from cryptography.fernet import Fernet
 from cryptography.hazmat.backends import default_backend
 from fastapi import FastAPI

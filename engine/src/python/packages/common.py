@@ -14,8 +14,11 @@ import zipfile
 
 HERE = pathlib.Path(__file__).parent
 OLDEST = "3.12"
-# What has machine code, but which what needs it imports only for some features.
-OPTIONAL = ("cffi", "greenlet", "jedi", "pexpect")
+# What can't run, but which what needs it imports only for some features; with versions that suit.
+# Trio needs a system's sockets, and Hypothesis imports it wherever it is.
+OPTIONAL = {
+    **dict.fromkeys(("cffi", "greenlet", "jedi", "pexpect"), "9999"), "trio": "0.99", "trio-websocket": "0.99"
+}
 PURE = ["--platform=any", "--implementation=py", "--abi=none"]
 NATIVE = ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64",
           "--implementation=cp", "--abi=cp312", "--abi=abi3", "--abi=none"]
@@ -30,7 +33,7 @@ def main():
     left_out = [name_of(line) for line in native.split()]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        stubs = dict.fromkeys((*OPTIONAL, *left_out), "9999") | build
+        stubs = OPTIONAL | dict.fromkeys(left_out, "9999") | build
         for name, version in stubs.items():
             write_stub(folder, name, version)
         constraints = folder / "constraints.txt"
