@@ -318,7 +318,7 @@ impl Builder {
 
     /// Adds the common packages: pure-Python ones that programs often import, such as requests,
     /// Flask, Faker, pytest, Plotly and xarray, in versions that belong to this version of Hatchery.
-    /// pip fetches them once; after that they are in the cache, where they take 190 MB. Default:
+    /// pip fetches them once; after that they are in the cache, where they take 250 MB. Default:
     /// none.
     ///
     /// ```
