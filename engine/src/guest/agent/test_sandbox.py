@@ -95,9 +95,10 @@ class SandboxTest(unittest.TestCase):
             self.assertTrue(acquire(Lock()))
             self.assertEqual(parts, [-1, _waits.LONGEST, _waits.LONGEST])
             ends = iter((False, False, False, True))
-            join = _waits.join_method(lambda handle, part: parts.append(part), lambda handle: next(ends))
+            join = _waits.join_method(lambda handle, timeout=None: parts.append(timeout), lambda handle: next(ends))
             join(None)
-            self.assertEqual(parts[3:], [_waits.LONGEST_JOIN] * 3)
+            self.assertEqual(parts[3:], [0, None])
+            self.assertEqual(self.slept, [_waits.SHORTEST_JOIN * times for times in (1, 2, 4)])
             parts.clear()
             # Other threads wait as in CPython.
             thread = threading.Thread(target=acquire, args=(Lock(),))

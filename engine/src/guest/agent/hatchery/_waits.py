@@ -20,8 +20,9 @@ NO_THREADS = (
 )
 # The longest part of a wait, in seconds. An interrupt ends a wait of CPython only if it has a time.
 LONGEST = 1 << 20
-# The same for a thread's end: CPython then waits again at once.
-LONGEST_JOIN = 0.1
+# How long the main thread sleeps between two looks at a thread that it joins: CPython's own wait goes on after an
+# interrupt.
+SHORTEST_JOIN, LONGEST_JOIN = 0.0002, 0.02
 
 # The thread that handles signals, and the timer of the module `signal`, once a program has set it.
 MAIN, timer = _thread.get_ident(), None
@@ -30,7 +31,7 @@ is_alone = True
 plain_sleep = time.sleep
 
 
-def wait(part, seconds=None, longest=LONGEST, nobody=None):
+def wait(part, seconds=None, nobody=None):
     """Calls `part` with the seconds to wait until it returns true or the time is over. Returns its result.
 
     A handler of the timer runs in between. Without both, nobody ends the wait, if `nobody` says what they could do.
@@ -39,8 +40,8 @@ def wait(part, seconds=None, longest=LONGEST, nobody=None):
     while True:
         ends = [at for at in (end, timer and timer.due) if at is not None]
         is_endless = nobody is not None and not ends
-        left = 0 if is_endless else min(ends) - time.monotonic() if ends else longest
-        result = part(min(max(left, 0), longest))
+        left = 0 if is_endless else min(ends) - time.monotonic() if ends else LONGEST
+        result = part(min(max(left, 0), LONGEST))
         if timer is not None and not result:
             timer.ring()
         if result or end is not None and time.monotonic() >= end:
@@ -114,7 +115,17 @@ def join_method(take, is_done):
     def join(self, timeout=None):
         if _thread.get_ident() != MAIN or is_done(self):
             return take(self, timeout)
-        wait(lambda part: take(self, part) or is_done(self), timeout, LONGEST_JOIN)
+        take(self, 0)  # refuses what it would refuse
+        pause = SHORTEST_JOIN
+
+        def part(seconds):
+            nonlocal pause
+            plain_sleep(min(seconds, pause))
+            pause = min(2 * pause, LONGEST_JOIN)
+            return is_done(self)
+
+        if wait(part, timeout):
+            take(self)
 
     return join
 
