@@ -260,6 +260,8 @@ class Link(Peer):
         """Returns why a failure may not be the candidate's; `None` if it is."""
         if self.surroundings is not None and self.surroundings.shares_random():
             return "the tests and the candidate draw from one sequence of random numbers"
+        if "FloatingPointError" in self._sources and "numpy" in sys.modules:
+            return NO_FLOAT_ERRORS
         return None if self.surroundings is None else self.surroundings.shaken
 
     def refuse(self, reason):

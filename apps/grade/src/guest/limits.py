@@ -5,6 +5,7 @@ there. What comes of such an exception decides nothing, also if it is caught.
 import sys
 
 NARROW = "NumPy's indices have 32 bits in the sandbox"
+NO_FLOAT_ERRORS = "NumPy raises no errors of floats in the sandbox"
 # The texts of exceptions that the sandbox raises, and what is reported of them.
 _LIMITS = (
     ("the sandbox has ", ""),

@@ -1572,3 +1572,12 @@ assert set(text) <= set("18-+*/") and eval(text) == 63
 def expression(): return "8*8-1"
 # wrong
 def expression(): return "8*8+1"
+# undecided: errors of floats, which NumPy doesn't raise in the sandbox
+import numpy
+try:
+    with numpy.errstate(all="raise"): divided()
+except FloatingPointError: pass
+else: assert False
+# right
+import numpy
+def divided(): return numpy.array([1.0]) / 0
