@@ -124,7 +124,7 @@ class Link(Peer):
 
     def __init__(self, exchange, task):
         super().__init__(exchange, 2)
-        self._task = task
+        self._task, self._sources = task, ""
         self._doubt = None
         # Whether the candidate has sent anything but values, so that it can't pass.
         self.is_broken = False
