@@ -263,6 +263,7 @@ pub(super) fn rows() -> Vec<Row> {
         completes("__file__, __name__", json!(["/workspace/main.py", "__main__"]), "('/workspace/main.py', '__main__')"),
         completes(
             "
+            import os
             import numpy as np
             a = np.memmap('a', dtype='u1', mode='w+', shape=(2, 3))
             a[1] = 7
@@ -272,28 +273,13 @@ pub(super) fn rows() -> Vec<Row> {
             c = np.load('b.npy', mmap_mode='r+')
             c[0] = 9
             del c
-            [open('a', 'rb').read()[3], int(b.sum()), b.flags.writeable, int(np.load('b.npy')[0])]
+            said = [open('a', 'rb').read()[3], int(b.sum()), b.flags.writeable, int(np.load('b.npy')[0])]
+            os.remove('a')
+            os.remove('b.npy')
+            said
             ",
             json!([7, 21, false, 9]),
             "[7, 21, False, 9]",
-        )
-        .needs(Need::Default),
-        completes(
-            "
-            from multiprocessing import Process, managers, shared_memory
-            values = shared_memory.ShareableList([1, 'a', 2.5])
-            def change(name):
-                shared_memory.ShareableList(name=name)[0] = 7
-            process = Process(target=change, args=(values.shm.name,))
-            process.start()
-            process.join()
-            said = list(values)
-            values.shm.close()
-            values.shm.unlink()
-            said
-            ",
-            json!([7, "a", 2.5]),
-            "[7, 'a', 2.5]",
         )
         .needs(Need::Default),
         raises(

@@ -37,7 +37,6 @@ ADAPTED = {
     "multiprocessing.process": "hatchery._processes",
     "multiprocessing.pool": "hatchery._processes",
     "concurrent.futures.process": "hatchery._processes",
-    "multiprocessing.resource_tracker": "hatchery._mmap",
     "mmap": "hatchery._mmap",
     "warnings": "hatchery._warnings",
 }

@@ -286,9 +286,4 @@ def adapt(module):
     atexit.register(write_all)
 
 
-def adapt_tracker(module):
-    """Names of shared memory need no process that removes them."""
-    module.register = module.unregister = lambda name, rtype: None
-
-
-ADAPT = {"mmap": adapt, "multiprocessing.resource_tracker": adapt_tracker}
+ADAPT = {"mmap": adapt}

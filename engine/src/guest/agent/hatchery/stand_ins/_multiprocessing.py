@@ -1,1 +1,0 @@
-"""What `multiprocessing` has in C: nothing here, but its modules import this one."""
