@@ -323,7 +323,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("from lxml import etree; etree.parse('http://127.0.0.1/x', etree.XMLParser(no_network=False))", Raises("OSError")),
     ("from PIL import Image; Image.open('/proc/self/exe')", Raises("FileNotFoundError")),
     // Functions that are missing or do nothing.
-    ("import mmap; mmap.mmap(open('f', 'wb+').fileno(), 0)", Raises("ValueError")),
+    ("import mmap; f = open('f', 'wb+'); mmap.mmap(f.fileno(), 0)", Raises("ValueError")),
+    ("import mmap; mmap.mmap(open('f', 'wb+').fileno(), 0)", Raises("OSError")),
     ("import mmap; mmap.mmap(-1, 1 << 40)", Raises("OverflowError")),
     ("import fcntl; fcntl.flock(open('f', 'w'), fcntl.LOCK_EX); fcntl.flock(99, fcntl.LOCK_EX)", Raises("OSError")),
     ("import os; os.sendfile(1, 99, 0, 10)", Raises("OSError")),

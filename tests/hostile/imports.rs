@@ -186,7 +186,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import concurrent.futures as c; c.Future().result(timeout=0.05)", Raises("TimeoutError")),
     ("import concurrent.futures as c; c.Future().result()", OneThread(&Raises("RuntimeError"))),
     // Undoing that restores the build's own behaviour, for that program only.
-    ("import _thread, gc; d, = gc.get_referents(_thread.lock.__dict__); l = _thread.allocate_lock(); l.acquire(); print(l.acquire.__func__.__closure__[-1].cell_contents(l, True, 0.05))", OfDefault(&Prints("False"))),
+    ("import _thread, gc; d, = gc.get_referents(_thread.lock.__dict__); l = _thread.allocate_lock(); l.acquire(); f = l.acquire.__func__; print(dict(zip(f.__code__.co_freevars, f.__closure__))['take'].cell_contents(l, True, 0.05))", OfDefault(&Prints("False"))),
     ("import multiprocessing; lock = multiprocessing.Lock(); lock.acquire(); lock.acquire()", OfDefault(&Raises("RuntimeError"))),
     ("import select; p = select.poll(); p.register(99); print(p.poll(0) == [(99, select.POLLNVAL)])", OfDefault(&Prints("True"))),
 ];

@@ -193,7 +193,9 @@ pub(super) fn rows() -> Vec<Row> {
             "
             import signal, time, traceback
             class Late(Exception): pass
-            def handler(number, frame): raise Late(f'{number} in {frame.f_code.co_name}')
+            def handler(number, frame):
+                names = [frame.name for frame in traceback.extract_stack(frame)]
+                raise Late(f'{number} in {[name for name in names if name[-1:] == \"s\"]}')
             def spins():
                 while True: pass
             def sleeps(): time.sleep(1000)
@@ -206,8 +208,8 @@ pub(super) fn rows() -> Vec<Row> {
                     return str(late), len(traceback.extract_tb(late.__traceback__))
             [limited(spins), limited(sleeps), signal.alarm(9), signal.alarm(0)]
             ",
-            json!([["14 in spins", 3], ["14 in sleeps", 3], 0, 9]),
-            "[('14 in spins', 3), ('14 in sleeps', 3), 0, 9]",
+            json!([["14 in ['spins']", 3], ["14 in ['sleeps']", 3], 0, 9]),
+            "[(\"14 in ['spins']\", 3), (\"14 in ['sleeps']\", 3), 0, 9]",
         )
         .needs(Need::Default),
         completes(
