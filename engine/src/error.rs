@@ -445,7 +445,7 @@ pub enum SessionError {
     /// Threads that the session has left are still alive, and can't be copied.
     #[error(
         "the session has living threads, which can't be copied: end and `join` them \
-         (`threading.enumerate()` lists them; there are {count} besides the main one)"
+         ({count} beside the main one; `threading.enumerate()` lists them)"
     )]
     Threads {
         /// Their number.

@@ -286,7 +286,7 @@ fn threads_of_a_session_are_held_between_turns_and_go_on() {
     assert!(run(&mut interpreter, source).0.is_success());
     assert_eq!(interpreter.threads(), 1);
     let error = interpreter.suspend().unwrap_err().to_string();
-    assert!(error.contains("1 other threads"), "{error}");
+    assert!(error.contains("1 beside the main one"), "{error}");
     let first = value(&run(&mut interpreter, "count").0).as_i64();
     let source = "import time\nbefore = count\ntime.sleep(0.05)\ncount > before";
     assert_eq!(value(&run(&mut interpreter, source).0), true, "it goes on from {first:?}");
