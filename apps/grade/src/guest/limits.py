@@ -14,6 +14,7 @@ _LIMITS = (
     ("wasi does not support processes", "the sandbox has no processes"),
     ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
+    ("which the sandbox can't run", ""),
     ("could not get source code", "no source of a program is a file"),
     ("source code not available", "no source of a program is a file"),
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
