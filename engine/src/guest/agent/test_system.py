@@ -51,7 +51,7 @@ def mapped(kind):
             ask(made.read, 3)
             for call in (made.readline, made.tell, made.readline, made.size):
                 ask(call)
-            for what in ((b"wor",), (b"hel", 0), (b"zz",), (b"o", 2, 4), (b"hel", -50)):
+            for what in ((b"wor",), (b"rld", 0), (b"zz",), (b"o", 2, 4), (b"rld", -50)):
                 ask(made.find, *what)
                 ask(made.rfind, *what)
             for place in ((2,), (-1, 2), (10**7,), (0,)):
