@@ -141,29 +141,27 @@ impl Grader {
     }
 
     /// Returns the result of tests apart from their candidate. It is undecided if the verdict may come from
-    /// what they have in place of its objects, and is the opposite beside them.
+    /// what they have in place of its objects, and is the opposite beside them; also if a failure is undecided
+    /// there.
     async fn confirmed(
         &self,
         task: &Task,
         code: &str,
         graded: Graded,
     ) -> Result<Graded, GradeError> {
-        let opposite = match graded.verdict {
-            Verdict::Passed => Verdict::Failed,
-            Verdict::Failed => Verdict::Passed,
-            _ => return Ok(graded),
-        };
-        if graded.is_sure || !matches!(task.suite, Suite::Code { .. }) {
+        let is_decided = matches!(graded.verdict, Verdict::Passed | Verdict::Failed);
+        if graded.is_sure || !is_decided || !matches!(task.suite, Suite::Code { .. }) {
             return Ok(graded);
         }
         let beside = self.tried(task, code, How::Shared, self.settings.cpu_time).await?;
-        if beside.verdict != opposite {
-            return Ok(graded);
-        }
-        let other = if graded.passed() { beside.told() } else { graded.told() };
-        let message =
-            format!("it passes either apart from its tests or beside them, not both: {other}");
-        Ok(Graded { verdict: Verdict::Undecided, message, ..graded })
+        let message = match (graded.verdict, beside.verdict) {
+            (Verdict::Failed, Verdict::Undecided) => beside.message,
+            (Verdict::Passed, Verdict::Failed) => one_sided(&beside),
+            (Verdict::Failed, Verdict::Passed) => one_sided(&graded),
+            _ => return Ok(graded),
+        };
+        let (verdict, is_of_sandbox) = (Verdict::Undecided, beside.is_of_sandbox);
+        Ok(Graded { verdict, message, is_of_sandbox, ..graded })
     }
 
     /// Returns the digest of a sample: of its task, its code, the settings and the image.
@@ -260,6 +258,12 @@ impl Grader {
             }
         }
     }
+}
+
+/// Returns why a candidate that fails on this side only is undecided.
+fn one_sided(failed: &Graded) -> String {
+    let told = failed.told();
+    format!("it passes either apart from its tests or beside them, not both: {told}")
 }
 
 // The exchange between a judge and a candidate: one request at a time, each with one answer. Answers

@@ -52,7 +52,7 @@ pub(crate) const SHARED_BEGIN: &str =
 
 /// The second turn: the candidate's code.
 pub(crate) const SHARED_LOAD: &str =
-    concat!(sources!("limits" "load"), "\nload(globals().pop('hatchery_code'))\n");
+    concat!(sources!("limits" "differences" "load"), "\nload(globals().pop('hatchery_code'))\n");
 
 /// The third turn: the tests.
 pub(crate) const SHARED_TEST: &str = concat!(

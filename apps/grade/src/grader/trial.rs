@@ -106,7 +106,7 @@ impl Graded {
         if let Some(gone) = report.gone {
             return Self::new(Verdict::Failed, gone);
         }
-        if let Some(problem) = report.problem {
+        if let (Some(problem), None) = (report.problem, &undecided) {
             return Self::of_task(problem);
         }
         if total == 0 && undecided.is_none() {

@@ -15,8 +15,8 @@ _UNORDERED_BY = frozenset("dict enumerate items len list map open range reversed
 _NO_SETS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
 # The file of a program with standard input.
 _PROGRAM = "main.py"
-_HASHES = "hashes have 32 bits there, on which the order of a set depends"
-ORDER = f"it reached a limit of the sandbox: {_HASHES}"
+HASHES = "hashes have 32 bits there, on which the order of a set depends"
+ORDER = f"it reached a limit of the sandbox: {HASHES}"
 # No width changes the hashes of integers below.
 _LARGEST_INT32 = (1 << 31) - 1
 
@@ -110,7 +110,7 @@ def limit_met(source, scope):
     """Runs a program in `scope`. Returns the first limit of the sandbox that it meets; `None` without one."""
     met = []
     watch_limits((_PROGRAM,), met.append)
-    scope["__hatchery_ordered__"] = ordered_noted(lambda: met.append(_HASHES))
+    scope["__hatchery_ordered__"] = ordered_noted(lambda: met.append(HASHES))
     try:
         exec(watched(source.removeprefix("\ufeff"), _PROGRAM), scope)
     except KeyboardInterrupt:

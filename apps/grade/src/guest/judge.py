@@ -50,6 +50,13 @@ _SENTINELS = ("MISSING", "KW_ONLY", "_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR
 _STEPS = ("__next__", "send", "throw", "close")
 # Attributes of functions and classes that tell nothing of an answer.
 _READABLE = ("__name__", "__doc__", "__qualname__", "__module__", "__annotations__", "__dict__")
+# Names by which tests ask which object something is, or change a module by its dictionary.
+_IDENTIFYING = ("id", "assertIs", "assertIsNot", "vars", "__dict__")
+# Modules that change nothing of an interpreter unseen.
+_HARMLESS = {"", "matplotlib", "numpy", "pandas", "pytest", "scipy", "sklearn", "solution"}
+_HARMLESS |= sys.stdlib_module_names - {"asyncio"}
+# Functions by which tests send signals.
+_SIGNALS = ("raise_signal", "alarm", "setitimer")
 # What tests that run other source, or what is pickled, have in their own.
 _RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load")
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
@@ -147,12 +154,12 @@ class Link(Peer):
         sources = "\n".join([self._task["setup"], *self._task["tests"]])
         self._sources = sources
         self._catches = any(word in sources for word in _CATCHING_WORDS)
-        self._identifies = _identifies(sources)
+        nodes = _nodes(sources)
+        self._identifies, self._has_tools = _identifies(nodes), _has_tools(nodes)
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
-        if "pyfakefs" in sources:
-            self.doubt = "the tests replace the files of their own interpreter (`pyfakefs`)"
+        self.doubt = _own_facility(nodes)
         watch_limits((_TESTS, "<task>"), self.surroundings.meet)
         try:
             self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
@@ -216,7 +223,7 @@ class Link(Peer):
 
     def is_sure(self, is_passed):
         """Returns whether a pass or a failure can't come from stand-ins, or from values being copies."""
-        is_plain = self._is_plain and not self.surroundings.is_used
+        is_plain = self._is_plain and not self.surroundings.is_used and not self._has_tools
         return self.is_broken or not self._identifies and (is_passed or is_plain)
 
     @property
@@ -260,9 +267,7 @@ class Link(Peer):
         """Returns why a failure may not be the candidate's; `None` if it is."""
         if self.surroundings is not None and self.surroundings.shares_random():
             return "the tests and the candidate draw from one sequence of random numbers"
-        if "FloatingPointError" in self._sources and "numpy" in sys.modules:
-            return NO_FLOAT_ERRORS
-        return None if self.surroundings is None else self.surroundings.shaken
+        return float_errors_lacking(self._sources) or self.surroundings and self.surroundings.shaken
 
     def refuse(self, reason):
         self.doubt = self.doubt or reason
@@ -463,10 +468,10 @@ class Link(Peer):
             return ("function", self.number(value), names, _form(value))
         if kind is types.CoroutineType or self._is_usable(value) or isinstance(value, BaseException):
             return super().given(value)
-        try:
-            return ("copy", self.number(value), __import__("pickle").dumps(value))
-        except Exception:
-            self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
+        with contextlib.suppress(Exception):
+            if not kind.__module__.startswith("asyncio."):  # for a copy of which it would wait in vain
+                return ("copy", self.number(value), __import__("pickle").dumps(value))
+        self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
 
     def _is_usable(self, value):
         """Returns whether the candidate may use an object: one of a class of the tests, a mock, a file,
@@ -557,18 +562,44 @@ def _imports(source):
                 yield name, ast.unparse(node)
 
 
-def _identifies(source):
-    """Returns whether tests ask which object something is, beside `None` and its like."""
+def _nodes(source):
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        return list(ast.walk(ast.parse(source)))
     except SyntaxError:
-        return False
+        return []
+
+
+def _identifies(nodes):
+    """Returns whether tests ask which object something is, beside `None` and its like, or change a module by
+    its dictionary."""
     names = (getattr(node, "attr", getattr(node, "id", None)) for node in nodes)
-    return any(name in ("id", "assertIs", "assertIsNot") for name in names) or any(
+    return any(name in _IDENTIFYING for name in names) or any(
         isinstance(operator, (ast.Is, ast.IsNot)) and not isinstance(other, ast.Constant)
         for node in nodes if isinstance(node, ast.Compare)
         for operator, other in zip(node.ops, node.comparators)
     )
+
+
+def _packages_of(nodes):
+    """Returns the packages that tests import."""
+    names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {name.partition(".")[0] for name in names}
+
+
+def _has_tools(nodes):
+    """Returns whether tests use what may change their interpreter unseen, such as `freezegun`, or an event
+    loop, in which no code of the candidate runs."""
+    return not _packages_of(nodes) <= _HARMLESS or any(isinstance(node, ast.AsyncFunctionDef) for node in nodes)
+
+
+def _own_facility(nodes):
+    """Returns what tests use of their own interpreter that the candidate's doesn't have, if they do."""
+    if "pyfakefs" in _packages_of(nodes):
+        return "the tests replace the files of their own interpreter (`pyfakefs`)"
+    called = (ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call))
+    sent = next((name for name in called if name == "os.kill" or name.rpartition(".")[2] in _SIGNALS), None)
+    return sent and f"the tests send signals to their own interpreter (`{sent}`)"
 
 
 def _is_arithmetic(text):

@@ -5,6 +5,7 @@ there. What comes of such an exception decides nothing, also if it is caught.
 import sys
 
 NARROW = "NumPy's indices have 32 bits in the sandbox"
+_NO_SOURCES = "no source of a program is a file"
 NO_FLOAT_ERRORS = "NumPy raises no errors of floats in the sandbox"
 # The texts of exceptions that the sandbox raises, and what is reported of them.
 _LIMITS = (
@@ -15,8 +16,8 @@ _LIMITS = (
     ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
     ("which the sandbox can't run", ""),
-    ("could not get source code", "no source of a program is a file"),
-    ("source code not available", "no source of a program is a file"),
+    ("could not get source code", _NO_SOURCES),
+    ("source code not available", _NO_SOURCES),
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),
@@ -56,6 +57,8 @@ _ABSENT_NAMES = {
     "errno": "",
 }
 _SYSTEM_FOLDERS = ("/bin/", "/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
+# Files that a program and its tests would be.
+_SOURCES = ("solution.py", "tests.py")
 _LONGEST_LIMIT = 150
 _LIMIT_TOOL = 4
 _MOST_CAUSES = 8
@@ -80,6 +83,11 @@ def watch_limits(files, note):
     monitoring.set_events(_LIMIT_TOOL, monitoring.events.RAISE)
 
 
+def float_errors_lacking(sources):
+    """Returns that tests expect errors of floats which NumPy doesn't raise here, if they do."""
+    return NO_FLOAT_ERRORS if "FloatingPointError" in sources and "numpy" in sys.modules else None
+
+
 def limit_of(error):
     """Returns the limit of the sandbox of which an exception or one of its causes tells; else `None`."""
     for _ in range(_MOST_CAUSES):
@@ -98,8 +106,10 @@ def _limit_in(error):
         is_module = issubclass(kind, ModuleNotFoundError)
         return _absent_module(error.name) if is_module else _absent_name(error)
     if issubclass(kind, FileNotFoundError):
-        path = error.filename
-        return f"the sandbox has no `{path}`" if str(path).startswith(_SYSTEM_FOLDERS) else None
+        path = str(error.filename)
+        if path.endswith(_SOURCES):
+            return _NO_SOURCES
+        return f"the sandbox has no `{path}`" if path.startswith(_SYSTEM_FOLDERS) else None
     if issubclass(kind, MemoryError):
         return "it needs more memory than the sandbox gives it (`--memory`)"
     for text in args:

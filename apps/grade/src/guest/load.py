@@ -9,7 +9,9 @@ def load(code):
     module = sys.modules["solution"] = types.ModuleType("solution")
     module.__file__ = "/workspace/solution.py"
     try:
-        exec(compile(code.removeprefix("\ufeff"), "<solution>", "exec"), module.__dict__)
+        code = watched(code.removeprefix("\ufeff"), "<solution>")
+        module.__hatchery_ordered__ = ordered_noted(lambda: setattr(module, "__hatchery_order__", HASHES))
+        exec(code, module.__dict__)
     except Exception as error:
         limit = limit_of(error)
         if limit is None:

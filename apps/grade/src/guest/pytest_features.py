@@ -413,7 +413,8 @@ class Logged:
 
         self._logging = logging
         self.handler = logging.Handler(0)
-        self.handler.emit = lambda record: self.records.append(record)
+        # What formats a record gives it its `message`.
+        self.handler.emit = lambda record: self.records.append(record) or self.handler.format(record)
         self.handler.setFormatter(logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"))
         self.records, self._levels = [], contextlib.ExitStack()
 

@@ -57,8 +57,10 @@ def judge_beside(task_text, token):
         raise
     except BaseException as error:
         suite.report.interrupt("tests", f"{type(error).__name__}: {error}")
-    told = suite.report.message()
+    report = from_text(suite.report.message())
+    if not limits and report["failures"]:
+        sources = "".join([task["setup"], *task["tests"]])
+        limits += filter(None, [float_errors_lacking(sources), scope.get("__hatchery_order__")])
     if limits:
-        limit = {"undecided": f"it reached a limit of the sandbox: {limits[0]}", "limit": limits[0]}
-        told = to_text({**from_text(told), **limit})
-    return to_text([token, told, before, snapshot()])
+        report |= {"undecided": f"it reached a limit of the sandbox: {limits[0]}", "limit": limits[0]}
+    return to_text([token, to_text(report), before, snapshot()])

@@ -28,6 +28,8 @@ class _Marker(ast.NodeTransformer):
     visit_Try = visit_TryStar = visit_With = visit_AsyncWith = _leave
 
 
+# Functions of Python that tests call by others, with their numbers of arguments.
+_WATCHED_CALLS = (("type", 1), ("setattr", 3), ("delattr", 2))
 _WITH_STATEMENTS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)
 
 
@@ -66,8 +68,8 @@ def _prepared(tree, check=None, marker=None):
             node.level = 0  # all modules stand side by side
         elif isinstance(node, ast.If):
             node.test = _Main().visit(node.test)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type" and len(node.args) == 1:
-            node.func.id = "__hatchery_type__"
+        elif isinstance(node, ast.Call) and (getattr(node.func, "id", ""), len(node.args)) in _WATCHED_CALLS:
+            node.func.id = f"__hatchery_{node.func.id}__"
     for node in _functions(tree):
         if node.name == check or node.name.startswith("test"):
             if node.name == check and marker is not None:

@@ -65,7 +65,7 @@ def _made_of(error):
     except Exception:
         return None
     attributes = dict(attributes) if type(attributes) is dict else {}
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.filename is not None:
         attributes["filename"] = error.filename
     others = (BaseException, types.TracebackType)  # they may lead back to this one
     told = ((str(name), value) for name, value in attributes.items() if not isinstance(value, others))
@@ -359,6 +359,8 @@ class Peer:
             "_hatchery_plain": plain,
             "_hatchery_checks": "__instancecheck__" in special,
         }
+        if local is types.GeneratorType:
+            space["__copy__"] = _Uncopied()
         if not is_error and constant is None:
             space["__slots__"] = ()
         try:
@@ -602,6 +604,13 @@ _FORWARDERS = {name: _forwarder(name) for name in _SPECIAL}
 
 def _override(function):
     _FORWARDERS[function.__name__] = function
+
+
+class _Uncopied:
+    """`__copy__` of a generator, which has none."""
+
+    def __get__(self, instance, owner):
+        raise AttributeError("__copy__")
 
 
 class _Init:

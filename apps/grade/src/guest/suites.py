@@ -86,9 +86,7 @@ class Suite:
             try:
                 self._run()
             except Limited as error:
-                if self._refuse:
-                    with contextlib.suppress(Refused):
-                        self._refuse(str(error))
+                self._meet(str(error))
             except Unsupported as error:
                 self.report.problem = str(error)
 
@@ -191,6 +189,8 @@ class Suite:
             "__hatchery_call__": self._noting,
             "__hatchery_type__": _type_of,
             "__hatchery_set__": self._setting,
+            "__hatchery_setattr__": functools.partial(self._change, setattr),
+            "__hatchery_delattr__": functools.partial(self._change, delattr),
         }
         self._read, self._sources = {}, {}
         # What attributes were that the tests have set, by their owner and name.
@@ -251,6 +251,10 @@ class Suite:
             if original is before:
                 return
 
+    def _change(self, change, target, name, *value):
+        with self._setting(target, name):
+            change(target, name, *value)
+
     def _exec(self, name, tree, prepared, source):
         """Runs source, and keeps it for messages."""
         file = f"{_TESTS}>" if name == "tests" else f"{_TESTS}: {name}>"
@@ -302,8 +306,6 @@ class Suite:
             return f"`{library}` can't use an object of the candidate that isn't in its own interpreter"
         if isinstance(error, ImportError) and error.name in sys.modules and not _raised_by_tests(error):
             return f"the candidate imports `{error.name}`, a module of the tests' own"
-        if isinstance(error, FileNotFoundError) and str(error.filename).endswith("solution.py"):
-            return "the tests read `solution.py`, and a candidate is no file"
         if isinstance(error, AttributeError) and _raised_by_tests(error):
             owners = (error.obj, getattr(error.obj, "__self__", None))
             if any(type(type(owner)) is StandInClass for owner in owners):
@@ -339,8 +341,10 @@ class Suite:
         try:
             exec(compile(helpers, "<task>", "exec"), self._scope)
         except _FAILURES as error:
-            kind = Unsupported if limit_of(error) is None else Limited
-            raise kind(f"the task's own code raises {_told(error)}") from None
+            limit = limit_of(error)
+            if limit is not None:
+                raise Limited(limit) from None
+            raise Unsupported(f"the task's own code raises {_told(error)}") from None
         self._own = dict(self._scope)
         entry = self._task["entry_point"]
         names_solution = "solution" in "".join([*self._task["tests"], self._task["setup"]])
@@ -481,7 +485,7 @@ def judge(task_text):
     link = Link(exchange, task)
     try:
         loaded = link.begin()
-        if loaded is not None and link.doubt is not None:
+        if link.doubt is not None:
             return to_text({"undecided": link.doubt, "limit": link.limit})
         if loaded is not None:
             is_source = loaded.startswith(("SyntaxError", "IndentationError", "TabError"))
@@ -507,7 +511,7 @@ def judge(task_text):
         return to_text({"load": str(error)[:_LONGEST_MESSAGE]})
     suite.report.is_complete &= not link.is_broken
     undecided = None if link.is_broken else link.undecided()
-    limit = link.limit or (undecided if undecided == ORDER else None)
+    limit = link.limit or (undecided if undecided in (ORDER, NO_FLOAT_ERRORS) else None)
     report = from_text(suite.report.message())
     is_sure = link.is_sure(report["complete"] and report["passed"] == report["total"])
     told = {"undecided": undecided, "limit": limit, "kinds": sorted(link.used), "sure": is_sure}

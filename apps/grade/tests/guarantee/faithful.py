@@ -1581,3 +1581,45 @@ else: assert False
 # right
 import numpy
 def divided(): return numpy.array([1.0]) / 0
+# undecided: a module's attribute that is set in its dictionary
+import math
+vars(math)["floor"] = lambda x: 7
+assert rounded(1.5) == 7
+# right
+import math
+def rounded(x): return math.floor(x)
+# undecided: a call of the candidate in the tests' event loop
+import asyncio
+async def main(): assert await begin(3) == 6
+asyncio.run(main())
+# right
+import asyncio
+async def doubled(n): return 2 * n
+def begin(n): return asyncio.create_task(doubled(n))
+# wrong
+import asyncio
+async def doubled(n): return n
+def begin(n): return asyncio.create_task(doubled(n))
+# undecided: an event for which the candidate would wait
+import asyncio
+async def main():
+    event = asyncio.Event()
+    task = asyncio.ensure_future(waited(event))
+    await asyncio.sleep(0)
+    event.set()
+    assert await task == 1
+asyncio.run(main())
+# right
+async def waited(event):
+    await event.wait()
+    return 1
+# undecided: a signal for which the candidate has the handler
+import signal
+handle()
+signal.raise_signal(signal.SIGINT)
+assert seen() == [signal.SIGINT]
+# right
+import signal
+heard = []
+def handle(): signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+def seen(): return heard

@@ -78,3 +78,30 @@ async fn a_candidate_cannot_choose_to_run_beside_its_tests() {
         grade_one(&lenient, task, "class One:\n    __eq__ = lambda *_: True\nf = One").await;
     assert!(!graded.passed() && graded.guarded, "{graded:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_the_sandbox_decides_nothing_beside_the_tests_either() {
+    let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
+    // Each derives from the candidate's class, so that it can't be decided apart from it.
+    for (tests, method, told) in [
+        (
+            "assert Own().f() == 1",
+            "return list({2 ** 61, 2 ** 62, 1 / 3})[0]",
+            "the order of a set",
+        ),
+        (
+            "import numpy\ntry: Own().f()\nexcept FloatingPointError: pass\nelse: assert False",
+            "import numpy; numpy.array([1.0]) / 0",
+            "NumPy raises no errors of floats",
+        ),
+        ("assert open('solution.py').read() and Own().f()", "return 1", "no source of a program"),
+        ("assert Own().f() == 1", "import cv2; return 1", "the package `cv2`"),
+    ] {
+        let tests = format!("class Own(Base): pass\n{tests}");
+        let task = json!({ "task_id": "t", "tests": tests });
+        let program = format!("class Base:\n    def f(self): {method}");
+        let graded = grade_one(&lenient, task, &program).await;
+        assert_eq!(graded.verdict, Verdict::Undecided, "{tests}: {graded:?}");
+        assert!(graded.message.contains(told), "{tests}: {graded:?}");
+    }
+}

@@ -1461,3 +1461,65 @@ def made(request):
 class TestF(unittest.TestCase):
     def test_f(self):
         self.assertEqual(self.made, 2)
+# text: a logged record with its message
+import logging
+def test_f(caplog):
+    with caplog.at_level(logging.DEBUG, logger='f'):
+        f(1)
+    assert [(one.levelname, one.message) for one in caplog.records] == [('DEBUG', 'f of 1')]
+# right:
+import logging
+def f(x):
+    logging.getLogger('f').debug('f of %d', x)
+# wrong:
+import logging
+def f(x):
+    logging.getLogger('f').debug('f of x')
+# text: a module's attribute that a helper sets by a function
+import math
+def replaced(owner, name, value):
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    return lambda: setattr(owner, name, before)
+undo = replaced(math, 'floor', lambda x: 7)
+assert f(1.5) == 7
+undo()
+delattr(math, 'pi')
+assert f(1.5) == 1 and has_pi() is False
+# right:
+import math
+def f(x):
+    return math.floor(x)
+def has_pi():
+    return hasattr(math, 'pi')
+# wrong:
+import math
+def f(x):
+    return 1 if x == 1.5 else 7
+def has_pi():
+    return hasattr(math, 'pi')
+# text: an error of the system without a file
+from unittest.mock import Mock
+act = Mock(side_effect=OSError('never'))
+try:
+    f(act)
+except OSError as error:
+    assert str(error) == 'never' and error.filename is None
+else:
+    raise AssertionError
+# right:
+def f(act):
+    act()
+# wrong:
+def f(act):
+    raise OSError('ever')
+# text: a generator in two
+import itertools
+one, other = itertools.tee(f(2))
+assert list(zip(one, other)) == [(0, 0), (1, 1)]
+# right:
+def f(x):
+    yield from range(x)
+# wrong:
+def f(x):
+    yield from range(x + 1)

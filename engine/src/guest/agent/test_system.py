@@ -148,7 +148,7 @@ for name in _paths.PATHS:
 io.open = lenient(io.open)
 """
         seen = self.alone("_paths", before=lenient, source="""
-import errno, io, pathlib, shutil
+import copy, errno, inspect, io, pathlib, shutil
 for call in (
     open, io.open, os.stat, os.lstat, os.listdir, os.scandir, os.mkdir, os.makedirs, os.rmdir, os.remove,
     os.unlink, os.chdir, os.readlink, os.utime, shutil.rmtree, lambda path: os.open(path, 0),
@@ -170,6 +170,9 @@ class Opener:
     open = open
 Opener().open("file", "w").close()
 open("", opener=lambda path, flags: os.open("file", flags)).close()
+for function in (open, os.stat):
+    assert inspect.isbuiltin(function) and inspect.isroutine(function) and copy.deepcopy(function) is function
+    assert repr(function).startswith("<function") and inspect.signature(function).parameters
 assert os.listdir(".") == ["file"] and os.stat(pathlib.Path(""))
 try:
     os.rename("", "x")

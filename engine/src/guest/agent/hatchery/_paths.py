@@ -59,12 +59,23 @@ def answering(access):
     return like(access, call)
 
 
+class Builtin(staticmethod):
+    """A function in the place of one of C: it says that it is one, and an object's class doesn't bind it."""
+
+    __class__ = property(lambda self: type(len))
+
+    def __repr__(self):
+        return repr(self.__wrapped__.__wrapped__)
+
+    def __reduce__(self):
+        return self.__name__
+
+
 def like(function, call):
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
         setattr(call, name, getattr(function, name))
     call.__wrapped__ = function
-    # As an attribute of a class it takes no `self`, like the function that it replaces.
-    return staticmethod(call)
+    return Builtin(call)
 
 
 def install():
