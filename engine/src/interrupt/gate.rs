@@ -32,7 +32,7 @@ use crate::memory::GuestMemory;
 use crate::memory::tunables::Expected;
 use threads::GuestThreads;
 pub(crate) use threads::ThreadGate;
-use turn::{MOST_TURN, ThreadTurn};
+use turn::{LEAST_TURN, ThreadTurn};
 pub(crate) use words::ThreadWords;
 
 mod threads;
@@ -263,7 +263,7 @@ impl Gate {
         self.leave_turn(state, MAIN);
         let woken = self.wait_without_turn(state, deadline, heeds, is_ready);
         while !state.has_ended() && !self.take_turn(state, MAIN) {
-            if self.wake.wait_for(state, MOST_TURN).timed_out() {
+            if self.wake.wait_for(state, LEAST_TURN).timed_out() {
                 self.ask_for_turn(state);
             }
         }
@@ -376,7 +376,7 @@ impl Gate {
             && let (Some((words, memory)), Some(raiser)) = (self.exchanged(), self.raiser.get())
             && let Some(state) = words.locked_state(memory)
         {
-            raiser.request_lock(memory, state);
+            raiser.request(memory, state);
         }
     }
 

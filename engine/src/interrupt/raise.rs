@@ -28,8 +28,6 @@ const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 const ASYNC_EXCEPTION: u32 = 1 << 3;
 /// Bit 4: a collection of garbage is due.
 const COLLECTION: u32 = 1 << 4;
-/// Bit 0: another thread wants the interpreter's lock.
-const LOCK_REQUEST: u32 = 1;
 /// The size of a pointer in the guest.
 const POINTER: u32 = 4;
 /// The most threads that are looked at to find the main one: more than a guest can have.
@@ -166,10 +164,10 @@ impl Raiser {
         stored == Some(true) && set_flag(memory, &thread, ASYNC_EXCEPTION)
     }
 
-    /// Tells the thread with this state that another one wants the interpreter's lock.
-    pub(crate) fn request_lock(&self, memory: &GuestMemory, state: u32) {
+    /// Has the thread with this state serve requests. It finds an exception only if there is one.
+    pub(crate) fn request(&self, memory: &GuestMemory, state: u32) {
         if let Some(eval_breaker) = state.checked_add(self.offsets.eval_breaker) {
-            memory.with_word(eval_breaker, |word| word.fetch_or(LOCK_REQUEST, Ordering::SeqCst));
+            memory.with_word(eval_breaker, |word| word.fetch_or(ASYNC_EXCEPTION, Ordering::SeqCst));
         }
     }
 

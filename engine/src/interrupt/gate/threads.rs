@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, MutexGuard};
 use scopeguard::guard;
 
-use super::turn::MOST_TURN;
+use super::turn::LEAST_TURN;
 use super::words::OwnWords;
 use super::{Gate, GateState, Side, Stopped, Woken, deadline, wait_on};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
@@ -312,7 +312,7 @@ impl GuestThread {
                 self.block(gate, state, None);
             } else if gate.take_turn(state, self.number) {
                 break;
-            } else if self.block(gate, state, Some(Instant::now() + MOST_TURN)) {
+            } else if self.block(gate, state, Some(Instant::now() + LEAST_TURN)) {
                 gate.ask_for_turn(state);
             }
         }

@@ -1,9 +1,10 @@
 //! Threads that run one at a time: their build's code knows of one only.
 //!
-//! One thread has the turn, from one wait to the next. Threads that want it queue. A thread that
-//! waits for it for long has CPython release the interpreter's lock: the thread that has the turn
-//! then waits for that lock, and so gives the turn away. With the turn go the words of memory that
-//! the build keeps for its only thread.
+//! One thread has the turn, from one wait to the next. Threads that want it queue. One that waits
+//! for it for long has the thread that computes offer it between two instructions. That thread keeps
+//! the interpreter's lock, since who wants the turn may not want the lock: CPython's request for the
+//! lock makes its holder wait until another thread has taken it, so only threads that wait for the
+//! lock may make it. With the turn go the words of memory that the build keeps for its only thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,8 +13,9 @@ use super::words::{OwnWords, ThreadWords};
 use crate::interrupt::futex::{MAIN, ThreadNumber};
 use crate::memory::GuestMemory;
 
-/// How long a thread runs while others want to: the interval of `sys.getswitchinterval`.
-pub(super) const MOST_TURN: Duration = Duration::from_millis(5);
+/// How long a thread computes before another one asks for its turn. The other may then wait for the
+/// interpreter's lock, for the interval of `sys.getswitchinterval`.
+pub(super) const LEAST_TURN: Duration = Duration::from_millis(1);
 
 /// Whose turn it is.
 #[derive(Debug)]
@@ -110,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::interrupt::gate::{Gate, ThreadGate, Woken};
+    use crate::interrupt::raise::Raiser;
     use crate::memory::WASM_PAGE_BYTES;
 
     fn alternating() -> (Arc<Gate>, Arc<GuestMemory>, ThreadWords) {
@@ -146,6 +149,33 @@ mod tests {
         assert_eq!(words.read(&memory), main);
         other.join().unwrap();
         assert_eq!(gate.others(), 0);
+        gate.end();
+    }
+
+    /// A holder of the interpreter's lock that is asked to release it waits until another thread
+    /// has taken it. `faulthandler`'s thread never does.
+    #[test]
+    fn a_thread_that_computes_is_asked_for_its_turn_and_keeps_the_interpreters_lock() {
+        let (gate, memory, _words) = alternating();
+        gate.raise_with(Raiser::unreachable());
+        gate.begin();
+        let state = 1000;
+        memory.with_word(512, |locked| locked.store(state, Ordering::SeqCst));
+        let has_run = Arc::new(AtomicBool::new(false));
+        let ran = Arc::clone(&has_run);
+        let other = begin(&gate, 77, move |_| ran.store(true, Ordering::SeqCst));
+        let request = || memory.with_word(state, |requests| requests.load(Ordering::SeqCst));
+        gate.guest(|| {
+            while request() == Some(0) {
+                thread::yield_now();
+            }
+        })
+        .unwrap();
+        assert_eq!(request(), Some(1 << 3), "not the request for the lock");
+        assert!(!has_run.load(Ordering::SeqCst), "the main thread has the turn");
+        assert_eq!(gate.wait(None, || true), Woken::Ready);
+        assert!(has_run.load(Ordering::SeqCst), "the other one was first in the queue");
+        other.join().unwrap();
         gate.end();
     }
 

@@ -11,9 +11,9 @@ pub const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, or the form of the two
 /// files change. It also changes with the counting of throws, the granting of locks, wide integers
-/// and the giving of threads.
+/// and the giving of threads and turns.
 const SETTINGS: &str = "cranelift exceptions counted-throws granted-locks wide-integers \
-                        given-threads static-memory-8GiB-64KiB linked 4";
+                        given-turns static-memory-8GiB-64KiB linked 4";
 
 /// Returns the key of the module that the bytes with hash `source` compile to: 32 hexadecimal
 /// digits. It is the same on all machines with the same target.

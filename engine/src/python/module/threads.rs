@@ -5,6 +5,9 @@
 //! and those by which CPython tells threads apart, are replaced by calls of the host. There, each
 //! thread has an instance and a stack of its own. One of them runs at a time (`host/threads.rs`).
 //!
+//! CPython serves requests to a thread between two instructions. There, it also calls the host, so
+//! that a thread that computes can be asked for its turn.
+//!
 //! The library keeps what belongs to a thread at fixed addresses. The host exchanges those words
 //! when another thread goes on ([`ThreadWords`]).
 //!
@@ -27,6 +30,8 @@ use crate::interrupt::gate::words::{ThreadWords, VALUES};
 
 /// Calls of `host.call` whose length is at least this are none of frames; no frame is that long.
 pub(crate) const LEAST_THREAD_CALL: u32 = 0xffff_ff00;
+/// Gives the turn to the threads that wait for it.
+const YIELD: u32 = LEAST_THREAD_CALL;
 /// Waits for a word. The lowest bits are [`ABSOLUTE`] and the clock, from [`CLOCK_SHIFT`] on.
 pub(crate) const WAIT: u32 = 0xffff_ff40;
 /// Wakes threads that wait for a word.
@@ -51,6 +56,9 @@ const GET_VALUE: &str = "__pthread_getspecific";
 /// Each loads its result from one word.
 const LOCKED_STATE: &str = "PyThreadState_GetUnchecked";
 const OWN_STATE: &str = "PyGILState_GetThisThreadState";
+
+/// It serves the requests to a thread: `(state)`, whether an exception is raised.
+const SERVE_REQUESTS: &str = "_Py_HandlePending";
 
 /// Releases the interpreter's lock, and takes it again.
 const RELEASE: &str = "PyEval_SaveThread";
@@ -176,6 +184,9 @@ impl GiveThreads {
             (local(FUTEX_WAKE, &[Type::I32; 3], Type::I32)?, [&wake[..], &host].concat()),
             (local(CREATE, &[Type::I32; 4], Type::I32)?, [&spawn[..], &host].concat()),
         ];
+        let [call, _] = host;
+        let yields = vec![value(0), value(YIELD), value(0), value(0), call, Operator::Drop];
+        changes.push((local(SERVE_REQUESTS, &[Type::I32], Type::I32)?, yields));
         // The number, unless it is 0: then the thread is the first one.
         let offset = u64::from(words.number());
         let memarg = MemArg { align: 2, max_align: 2, offset, memory: 0 };
@@ -287,6 +298,7 @@ mod tests {
         (func $PyThread_get_thread_ident (export "narrow") (result i32) (i32.const 1024))
         (func $PyThreadState_GetUnchecked (result i32) (i32.load offset=512 (i32.const 0)))
         (func $PyGILState_GetThisThreadState (result i32) (i32.load offset=516 (i32.const 0)))
+        (func $_Py_HandlePending (export "serve") (param i32) (result i32) (local.get 0))
         (func $PyEval_SaveThread (result i32) (i32.const 0))
         (func $PyEval_RestoreThread (param i32)))"#;
 
@@ -328,6 +340,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_offers_its_turn_where_it_serves_requests() {
+        let (mut store, instance, _memory, calls) = instance(BUILD);
+        let serve: TypedFunction<u32, u32> =
+            instance.exports.get_typed_function(&store, "serve").unwrap();
+        assert_eq!(serve.call(&mut store, 5).unwrap(), 5, "it goes on");
+        assert_eq!(calls.as_ref(&store)[..], [[0, YIELD, 0, 0]]);
+    }
+
+    #[test]
     fn a_thread_is_known_by_its_number() {
         let (mut store, instance, memory, _) = instance(BUILD);
         let wide: TypedFunction<(), u64> =
@@ -346,6 +367,7 @@ mod tests {
         for (from, to) in [
             ("$__pthread_create", "$pthread_create"),
             ("$PyEval_SaveThread (result i32) (i32.const 0)", "$PyEval_SaveThread"),
+            ("$_Py_HandlePending", "$eval_frame_handle_pending"),
             ("(i32.load offset=516 (i32.const 0))", "(i32.const 516)"),
         ] {
             let (mut store, instance, ..) = instance(&BUILD.replace(from, to));
