@@ -346,7 +346,8 @@ asked = []
 bridge.connect(lambda frame: asked.append(frame) or b"")
 _signals.adapt(signal)
 """, source="""
-import gc, time
+import asyncio, gc, time
+from hatchery import _loop, _waits
 class Over(Exception):
     pass
 def handler(number, frame):
@@ -371,6 +372,28 @@ for wait in spins, sleeps:
     except Over:
         pass
 assert seen == [(14, "spins"), (14, "sleeps")], seen
+def collects(seconds):
+    # The host has CPython collect where the wait is in a frame of the package.
+    time.sleep(0.02)
+    gc.collect()
+def waits():
+    _waits.wait(collects, 1000)
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+collects = type(collects)(collects.__code__.replace(co_filename=_waits.__file__), globals())
+try:
+    waits()
+except Over:
+    pass
+assert seen.pop() == (14, "waits"), seen
+def awaits():
+    asyncio.set_event_loop(loop := _loop.HostLoop())
+    loop.run_until_complete(asyncio.sleep(1000))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+try:
+    awaits()
+except Over:
+    pass
+assert seen.pop() == (14, "_run_once"), seen
 assert asked[0] == _signals.ALARM + (10**7).to_bytes(8, "little")
 assert asked[-1] == _signals.ALARM + (-1).to_bytes(8, "little", signed=True)
 raises = False

@@ -1,6 +1,6 @@
 """asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
 
-There are no sockets, pipes, processes or signals here, so only other threads can wake it up.
+There are no sockets, pipes or processes here, so only other threads and the timer of `signal` can wake it up.
 
 Everything that an interpreter awaits outside functions runs on one loop, kept by the `bridge`. In a
 session it lives as long as the session's variables, even while no turn awaits anything: a task can
@@ -12,9 +12,11 @@ import errno
 import functools
 import signal
 import sys
+import time
 
 import hatchery
 from asyncio import base_events, events, tasks
+from hatchery import _waits
 from hatchery._host import bridge
 
 # The most steps of the loop between a session's turns, if tasks always have more to do.
@@ -25,8 +27,14 @@ class HostSelector:
     """Waits where other event loops wait for sockets."""
 
     def select(self, timeout=None):
+        timer = _waits.timer
+        if timer is not None and timer.due is not None:
+            left = max(timer.due - time.monotonic(), 0)
+            timeout = left if timeout is None else min(timeout, left)
         if timeout is None or timeout > 0 or bridge.awaited:
             bridge.dispatch(bridge.wait(timeout))
+        if timer is not None:
+            timer.ring()
         return ()
 
 
