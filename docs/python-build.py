@@ -40,9 +40,7 @@ LIMITS = """\
   Any number can read while one writes, and a commit waits for readers.
   There is no write-ahead log (`journal_mode=wal`), since it needs shared memory.
   A wait for a lock fails if the same thread holds it; `timeout=0` avoids the wait.
-- Descriptors can't be duplicated: `os.dup` and `os.dup2` raise `OSError`.
-  [The page of limits](guide/limits.md#files-and-the-system) lists all such functions. pytest captures output
-  through `sys.stdout` and `sys.stderr`, but not what `os.write` sends past them.
+- [The page of limits](guide/limits.md#files-and-the-system) lists the functions that can't work.
 - An array that grows is copied if the memory after it is taken.
   Other systems remap the pages of a large array instead, which WebAssembly can't.
   Two arrays that alternately grow by 1 MB take 9 s to reach 500 MB together, instead of 0.5 s.

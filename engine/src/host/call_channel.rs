@@ -84,6 +84,8 @@ enum FrameEffect {
     Immortal(Vec<u32>),
     /// Sets the run's alarm; `None` clears it.
     Alarm(Option<Duration>),
+    /// Duplicates a descriptor, at this number or any.
+    Duplicate(u32, Option<u32>),
     Asks(Ask),
 }
 
@@ -209,6 +211,11 @@ impl CallChannel {
                 FrameEffect::Asks(Ask::Wait { time, ticket })
             }
             (AgentFrame::Alarm, time) => FrameEffect::Alarm(duration(time.try_into().ok()?)),
+            (AgentFrame::Duplicate, numbers) => {
+                let (fd, to) = numbers.split_first_chunk::<4>()?;
+                let to = i32::from_le_bytes(to.try_into().ok()?);
+                FrameEffect::Duplicate(u32::from_le_bytes(*fd), u32::try_from(to).ok())
+            }
             (AgentFrame::Cancel, ticket) => {
                 FrameEffect::Asks(Ask::Cancel(u32::from_le_bytes(ticket.try_into().ok()?)))
             }
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_wrong_length_are_refused() {
-        let (waits, cancels, sets_alarms) = (17, 18, 21);
+        let (waits, cancels, sets_alarms, duplicates) = (17, 18, 21, 22);
         let asked = |kind: u8, body: &[u8]| CallChannel::default().serve(&[&[kind], body].concat());
         let wait = |time: i64, ticket: u32| {
             asked(waits, &[&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat())
@@ -312,12 +319,17 @@ mod tests {
         let alarm = |time: i64| asked(sets_alarms, &time.to_le_bytes());
         assert_eq!(alarm(5), Some(FrameEffect::Alarm(time)));
         assert_eq!(alarm(-1), Some(FrameEffect::Alarm(None)));
+        let duplicate = |to: i32| asked(duplicates, &[[5, 0, 0, 0], to.to_le_bytes()].concat());
+        assert_eq!(duplicate(1), Some(FrameEffect::Duplicate(5, Some(1))));
+        assert_eq!(duplicate(-1), Some(FrameEffect::Duplicate(5, None)));
         for (kind, body) in [
             (waits, &b""[..]),
             (waits, &[0; 11]),
             (waits, &[0; 13]),
             (cancels, b"abc"),
             (sets_alarms, &[0; 9]),
+            (duplicates, &[0; 7]),
+            (duplicates, b"abc"),
         ] {
             assert_eq!(asked(kind, body), None, "{kind} {body:?}");
         }

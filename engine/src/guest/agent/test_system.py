@@ -21,6 +21,54 @@ from hatchery import _dates, _hashes, _mmap, _signals, _system
 DATES = ((2024, 1, 2, 3, 4, 5, 1, 2, 0), (1999, 12, 31, 23, 59, 59, 4, 365, 0), (2021, 1, 1, 0, 9, 1, 4, 1, 0))
 
 
+# What children print, write, read and end with, of which each line must be as with processes.
+CHILDREN = """
+import os, subprocess, sys
+PY = sys.executable
+def show(*a, **k):
+    try:
+        r = subprocess.run(*a, **k); print(r.returncode, r.stdout, r.stderr)
+    except Exception as e: print(type(e).__name__, getattr(e,'returncode',None), getattr(e,'stdout',None))
+show([PY, '-c', 'print(1)'], capture_output=True)
+show([PY, '-c', 'print("é")'], capture_output=True, text=True)
+show([PY, '-c', 'import sys; print(sys.argv); sys.exit(3)', 'a', 'b'], stdout=subprocess.PIPE, text=True)
+show([PY, '-c', 'import sys; sys.exit("bad")'], capture_output=True, text=True)
+show([PY, '-c', '1/0'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+r=subprocess.run([PY, '-c', '1/0'], capture_output=True, text=True); print(r.returncode, r.stderr.splitlines()[-1], 'hatchery' in r.stderr)
+open('s.py','w').write('import sys, os\\nprint(__name__, os.path.basename(__file__), sys.argv[1:], sys.path[0]==os.getcwd())\\nimport helper\\nprint(helper.x)\\nhelper.x = 5\\n')
+open('helper.py','w').write('x = 1\\n')
+show(['python3', 's.py', '1', '2'], capture_output=True, text=True)
+show(['python3', 's.py'], capture_output=True, text=True)
+show(['python3', 'missing.py'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+show([PY, '-c', 'x = input(); print(x * 2)'], input='ab\\n', capture_output=True, text=True)
+show([PY, '-c', 'import sys; sys.stdout.write(sys.stdin.read().upper())'], input=b'abc', stdout=subprocess.PIPE)
+show([PY, '-'], input='print(6*7)', capture_output=True, text=True)
+show([PY, '-c', 'import os; print(os.environ.get("K"), "HOME" in os.environ, os.getcwd().endswith("sub"))'], env={'K': 'v'}, cwd=(os.mkdir('sub'), 'sub')[1], capture_output=True, text=True)
+show([PY, '-c', 'import sys; print("o"); print("e", file=sys.stderr)'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+show([PY, '-c', 'while True: pass'], timeout=0.3, capture_output=True)
+show([PY, '-c', 'print("part", flush=True)\\nwhile True: pass'], timeout=0.3, capture_output=True)
+show([PY, '-m', 'json.tool'], input='{"a":1}', capture_output=True, text=True)
+show([PY, '-c', 'import sys; sys.exit(1)'], check=True)
+print(subprocess.check_output([PY, '-c', 'print("out")']), subprocess.call([PY, '-c', 'raise SystemExit(4)']))
+print(subprocess.getoutput('python3 -c "print(5); print(6)"'))
+p = subprocess.Popen([PY, '-c', 'import sys\\nfor l in sys.stdin: print(l.strip()[::-1])'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+print(p.communicate('abc\\ndef\\n'), p.returncode, p.poll())
+p = subprocess.Popen([PY, '-c', 'for i in range(3): print(i)'], stdout=subprocess.PIPE, text=True)
+for line in p.stdout: print('got', line.strip())
+print(p.wait())
+p = subprocess.Popen([PY, '-c', 'print(input())'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+p.stdin.write(b'hello\\n'); p.stdin.close(); print(p.stdout.read(), p.wait())
+with open('out.txt','w') as f: print(subprocess.call([PY, '-c', 'print("to file")'], stdout=f))
+print(open('out.txt').read())
+show([PY, '-c', 'import os; os._exit(7)'], capture_output=True)
+show([PY, '-c', 'import os; os.write(1, b"raw"); os.write(2, b"err")'], capture_output=True)
+show([PY, '-c', 'import os; os.chdir("/"); os.environ["Z"]="1"; import sys; sys.path.append("q"); del sys.modules["json"]' if 'json' in sys.modules else 'pass'], capture_output=True)
+print('Z' in os.environ, 'q' in sys.path, os.path.basename(os.getcwd()) != '', __name__, sys.argv[1:])
+show([PY, 's.py'], stdout=subprocess.PIPE, cwd='nowhere')
+with subprocess.Popen([PY, '-c', 'print(3)'], stdout=subprocess.PIPE) as p: print(p.stdout.read())
+"""
+
+
 def mapped(kind):
     """Returns what maps of this type answer."""
     said = []
@@ -89,7 +137,7 @@ class SystemTest(unittest.TestCase):
 
     def alone(self, install, source, before=""):
         """Returns what a program prints in a process of its own after an adaptation."""
-        before += f"from hatchery import {install}; {install}.install()\n"
+        before += f"from hatchery import {install}; {install}.install()\n" if install else ""
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-B", "-c", f"import os, sys; sys.path.insert(0, {os.getcwd()!r})\n"
                        f"{before}os.chdir({folder!r})\n{source}"]
@@ -433,6 +481,26 @@ if os.fork() == 0:
 print(os.waitstatus_to_exitcode(os.wait()[1]))
 """)
         self.assertEqual(seen, f"{_signals.NO_ALARM}\n143\n")
+
+    def test_descriptors_are_duplicated_by_the_host(self):
+        def answer(frame):
+            asked.append(frame)
+            return (7 if len(asked) < 3 else -8).to_bytes(4, "little", signed=True)
+
+        asked = []
+        with mock.patch.object(_system.bridge, "_call", answer):
+            self.assertEqual((_system.dup(4), _system.dup2(4, 7)), (7, 7))
+            with self.assertRaises(OSError) as caught:
+                _system.dup(-1)
+            self.assertRaises(OSError, _system.dup2, 4, -1)
+        self.assertEqual(caught.exception.errno, 8)
+        self.assertEqual([frame.hex() for frame in asked], ["1604000000ffffffff", "160400000007000000", "16ffffffffffffffff"])
+
+    @unittest.skipUnless(sys.platform == "linux", "processes of POSIX are the model")
+    def test_children_are_like_processes(self):
+        adapts = "import subprocess; from hatchery import _subprocess; _subprocess.adapt(subprocess)\n"
+        expected, seen = (self.alone(None, CHILDREN, before) for before in ("", adapts))
+        self.assertEqual(expected, seen)
 
     def test_maps_are_like_those_of_the_system(self):
         self.assertEqual(mapped(_mmap.mmap), mapped(mmap.mmap))

@@ -42,6 +42,9 @@ pub(crate) enum AgentFrame {
     /// Sets when the interpreter is to collect garbage: 8 bytes with nanoseconds from now, below 0
     /// for never. A callback of collections serves the timer of Python's `signal`.
     Alarm,
+    /// Duplicates a descriptor: 4 bytes with its number, and 4 with that of the copy, or below 0 for
+    /// any. The answer is the copy's number, or an error number below 0, in 4 bytes.
+    Duplicate,
     /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
     /// Carries four addresses of 4 bytes each, once when the agent of a command build has started.
@@ -72,6 +75,7 @@ impl AgentFrame {
             (19, rest) => Some((Self::Functions, rest)),
             (20, rest) => Some((Self::Wake, rest)),
             (21, rest) => Some((Self::Alarm, rest)),
+            (22, rest) => Some((Self::Duplicate, rest)),
             (8, rest) => Some((Self::Display, rest)),
             (&Self::ENTER, rest) => Some((Self::Enter, rest)),
             _ => None,

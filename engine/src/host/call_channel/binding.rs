@@ -144,6 +144,11 @@ pub(super) fn answer(env: &GuestEnv, frame: Buffer) -> Option<Arc<Vec<u8>>> {
             env.gate.gate().can_raise().then(|| env.control.set_alarm(after))?;
             Arc::default()
         }
+        FrameEffect::Duplicate(fd, to) => {
+            let copy = env.wasi.lock().duplicate(fd, to);
+            let answer = copy.map_or_else(|errno| -errno.code(), u32::cast_signed);
+            Arc::new(answer.to_le_bytes().to_vec())
+        }
         FrameEffect::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
     })
 }

@@ -443,11 +443,22 @@ pub(super) fn write_device(
 impl Wasi {
     /// WASIX's `fcntl(F_DUPFD)`.
     pub(crate) fn fd_dup2(&mut self, fd: u32, least: u32, closes_on_exec: u32, out: u32) -> Result {
+        let copy = self.duplicate_from(fd, least, closes_on_exec != 0)?;
+        self.guest.write_u32(out, copy)
+    }
+
+    /// Duplicates a descriptor, at this number or any. Returns the copy's.
+    pub(crate) fn duplicate(&mut self, fd: u32, to: Option<u32>) -> Result<u32> {
+        match to {
+            Some(to) => self.fd_renumber(fd, to).map(|()| to),
+            None => self.duplicate_from(fd, 0, true),
+        }
+    }
+
+    fn duplicate_from(&mut self, fd: u32, least: u32, closes_on_exec: bool) -> Result<u32> {
         self.open.get(fd)?;
         self.admit_descriptors(1)?;
-        let most = self.tree.quota().open;
-        let copy = self.open.duplicate(fd, least, closes_on_exec != 0, most)?;
-        self.guest.write_u32(out, copy)
+        self.open.duplicate(fd, least, closes_on_exec, self.tree.quota().open)
     }
 
     /// WASIX's meaning of `fd_renumber`, which is `dup2`: both descriptors stay open.

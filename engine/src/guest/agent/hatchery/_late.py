@@ -36,8 +36,10 @@ ADAPTED = {
     "multiprocessing.context": "hatchery._processes",
     "multiprocessing.process": "hatchery._processes",
     "multiprocessing.pool": "hatchery._processes",
+    "multiprocessing.resource_tracker": "hatchery._processes",
     "concurrent.futures.process": "hatchery._processes",
     "mmap": "hatchery._mmap",
+    "subprocess": "hatchery._subprocess",
     "warnings": "hatchery._warnings",
 }
 # Packages whose compiled modules `None` of the table of this module adapts, if nothing else does.

@@ -23,7 +23,7 @@ _REMEDIES = {_NO_NETWORK: "data", _NO_INSTALLER: "package"}
 _REASONS = {
     **dict.fromkeys(("socket", "select"), _NO_NETWORK),
     **dict.fromkeys(("ctypes", "cffi", "cffi_backend"), _NO_NATIVE),
-    **dict.fromkeys(("multiprocessing", "posixsubprocess", "posixshmem", "thread"), _NO_PROCESSES),
+    **dict.fromkeys(("multiprocessing", "posixsubprocess", "thread"), _NO_PROCESSES),
     **dict.fromkeys(("tkinter", "curses", "curses_panel", "idlelib"), _NO_SCREEN),
     **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
     **dict.fromkeys(("winreg", "msvcrt"), _NO_SYSTEM),

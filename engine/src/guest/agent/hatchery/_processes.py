@@ -537,4 +537,9 @@ def adapt(module):
             kind._Popen = staticmethod(Popen)
 
 
-ADAPT = dict.fromkeys(("multiprocessing.pool", *_system.FAILING), adapt)
+def adapt_tracker(module):
+    """Starts no process that would remove shared memory: the run's end does."""
+    module.register = module.unregister = lambda name, rtype: None
+
+
+ADAPT = {"multiprocessing.resource_tracker": adapt_tracker} | dict.fromkeys(("multiprocessing.pool", *_system.FAILING), adapt)

@@ -13,11 +13,12 @@ import sys
 import time
 
 from hatchery import _dates, _frames, _paths, _waits
+from hatchery._host import bridge
 from hatchery._packages import _NO_NETWORK
 from hatchery._packages import _NO_PROCESSES as NO_PROCESSES
+from hatchery._wire import DUPLICATE
 
 NO_NETWORK = f"{_NO_NETWORK}: give the program its data beforehand, such as files"
-NO_COPIES = "the sandbox has no copies of descriptors"
 NO_TERMINAL = "the sandbox has no terminal"
 NO_OTHERS = "the sandbox has one user, who owns every file"
 # The owner of every file here, according to `stat`, and what `os.getpid` says elsewhere.
@@ -136,6 +137,25 @@ def pipe(flags=0):
     return read, write
 
 
+def duplicate(fd, to=-1):
+    """Returns a copy of a descriptor, which the build's C library can't make."""
+    numbers = fd.to_bytes(4, "little", signed=True) + to.to_bytes(4, "little", signed=True)
+    copy = int.from_bytes(bridge._call(DUPLICATE + numbers), "little", signed=True)
+    if copy < 0:
+        raise OSError(-copy, os.strerror(-copy))
+    return copy
+
+
+def dup(fd, /):
+    return duplicate(operator.index(fd))
+
+
+def dup2(fd, fd2, inheritable=True):
+    if operator.index(fd2) < 0:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return duplicate(operator.index(fd), fd2)
+
+
 def sched_setaffinity(pid, mask):
     if 0 not in map(operator.index, mask):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -240,7 +260,6 @@ REFUSED = {
         " posix_spawn posix_spawnp spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe setsid"
         " setpgid pidfd_open",
         # Not `mkfifo` and `mknod`: where they are there, `tarfile` fails for members that need them.
-        NO_COPIES: "dup dup2",
         NO_TERMINAL: "getlogin ttyname openpty ctermid tcgetpgrp tcsetpgrp",
         NO_OTHERS: "setgroups initgroups chroot",
     },
@@ -295,6 +314,10 @@ def install():
         other.install()
     for name in ("os", "time", "_thread"):
         adapt(__import__(name))
+    try:
+        os.close(os.dup(1))
+    except OSError:
+        os.dup, os.dup2 = _paths.like(os.dup, dup), _paths.like(os.dup2, dup2)
     if not hasattr(time, "CLOCK_PROCESS_CPUTIME_ID"):
         time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID = Clocks.OF_CPU
         time.CLOCK_MONOTONIC_RAW = time.CLOCK_BOOTTIME = time.CLOCK_MONOTONIC

@@ -23,6 +23,7 @@ CANCEL = b"\x12"
 FUNCTIONS = b"\x13"
 WAKE = b"\x14"
 ALARM = b"\x15"
+DUPLICATE = b"\x16"
 DISPLAY = b"\x08"
 
 # The sources that the host sends instead of a program's: to run a program, to compile one for later

@@ -45,6 +45,12 @@ def fcntl(fd, cmd, arg=0, /):
         os.set_blocking(fd, not arg & os.O_NONBLOCK)
     elif cmd == F_GETFD:
         return FD_CLOEXEC
+    elif cmd in (F_DUPFD, F_DUPFD_CLOEXEC):
+        copy = os.dup(fd)
+        if copy >= arg:
+            return copy
+        os.close(copy)
+        raise OSError(errno.EINVAL, "the sandbox chooses the numbers of copies")
     elif cmd in (F_GETLK, F_SETLK, F_SETLKW):
         return arg
     elif cmd != F_SETFD:
