@@ -8,7 +8,9 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use hatchery::event::Events;
 use hatchery::{Hatchery, Job, LimitKind, Limits, Verdict};
+use test_support::output::next_output;
 use tokio::runtime::Runtime;
 
 /// Bodies of programs that report an interrupt as the first thing in their handler.
@@ -66,12 +68,13 @@ async fn soft_interrupts(pool: &Hatchery, count: usize) {
         let source =
             format!("try:\n    print('on')\n    {body}\nexcept KeyboardInterrupt: print('heard')");
         let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
-        assert_eq!(next_line(&mut ticket).await, "on\n");
+        let mut events = ticket.events();
+        assert_eq!(next_line(&mut events).await, "on\n");
         // At an arbitrary moment after the program's first line.
         spin(Duration::from_micros(37 * (round as u64 % 100)));
         let asked = Instant::now();
         ticket.interrupt();
-        assert_eq!(next_line(&mut ticket).await, "heard\n");
+        assert_eq!(next_line(&mut events).await, "heard\n");
         delays.push(asked.elapsed());
         assert!(ticket.outcome().await.is_success());
     }
@@ -86,7 +89,7 @@ async fn alternating(pool: &Hatchery, count: u64) {
     for round in 1..=count {
         let source = "print('on')\nwhile True: pass";
         let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
-        assert_eq!(next_line(&mut ticket).await, "on\n");
+        assert_eq!(next_line(&mut ticket.events()).await, "on\n");
         ticket.interrupt();
         let verdict = ticket.outcome().await.verdict;
         assert!(matches!(verdict, Verdict::Raised(_)), "{verdict:?}");
@@ -166,11 +169,11 @@ impl Drop for Busy {
     }
 }
 
-async fn next_line(ticket: &mut hatchery::Ticket) -> String {
+async fn next_line(events: &mut Events) -> String {
     let mut line = String::new();
     while !line.ends_with('\n') {
-        let chunk = ticket.next_output().await.expect("the program prints a line");
-        line += &String::from_utf8_lossy(&chunk.bytes);
+        let bytes = next_output(events).await.expect("the program prints a line");
+        line += &String::from_utf8_lossy(&bytes);
     }
     line
 }

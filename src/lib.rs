@@ -231,7 +231,7 @@ pub mod error {
 /// ```
 pub mod event {
     #[doc(inline)]
-    pub use engine::{Chunk, Event, EventKind, Stream};
+    pub use engine::{Event, EventKind, Stream};
     #[doc(inline)]
     pub use scheduler::Events;
 }

@@ -82,7 +82,7 @@ pub use run::program::{
     Call, Deterministic, InputFile, InvalidMountPath, InvalidProgram, MountedFolder, Program,
     ProgramEntry, Script, workdir,
 };
-pub use run::transcript::{Addition, Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
+pub use run::transcript::{Addition, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Tagged, Value, Variables,
 };

@@ -125,8 +125,7 @@ fn a_run_is_cancelled_from_another_thread_while_it_prints() {
     let canceller = std::thread::spawn({
         let (stop, transcript) = (stop.clone(), Arc::clone(&transcript));
         move || {
-            let mut cursor = engine::Cursor::default();
-            while !matches!(transcript.read(&mut cursor), engine::Next::Found(_)) {
+            while transcript.text_of(engine::Stream::Stdout).is_empty() {
                 changes.recv().expect("it prints before it is cancelled");
             }
             stop.stop(StopReason::Cancelled);

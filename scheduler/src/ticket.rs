@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use engine::{
-    Cause, Chunk, Cursor, Event, Next, Outcome, OwnerProcess, SandboxFailure, Transcript, Verdict,
+    Cause, Cursor, Event, Next, Outcome, OwnerProcess, SandboxFailure, Transcript, Verdict,
 };
 use pool::{JobId, SpinWait};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -34,7 +34,6 @@ pub struct Ticket {
     scheduler: Mailbox,
     reply: oneshot::Receiver<Box<Outcome>>,
     transcript: Arc<Transcript>,
-    cursor: Cursor,
     /// Told of every change of the transcript; set by the first who wants to know.
     changed: OnceLock<Arc<Notify>>,
     /// `None` once the job has ended, so that dropping the ticket cancels nothing.
@@ -51,9 +50,8 @@ impl Ticket {
         reply: oneshot::Receiver<Box<Outcome>>,
         transcript: Arc<Transcript>,
     ) -> Self {
-        let (cursor, changed) = (Cursor::default(), OnceLock::new());
-        let (open, outcome) = (Some(open), None);
-        Self { job, scheduler, reply, transcript, cursor, changed, open, outcome }
+        let (open, outcome, changed) = (Some(open), None, OnceLock::new());
+        Self { job, scheduler, reply, transcript, changed, open, outcome }
     }
 
     /// Returns what is notified of changes from now on.
@@ -69,35 +67,6 @@ impl Ticket {
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
     pub fn job_id(&self) -> JobId {
         self.job
-    }
-
-    /// Returns the next chunk of output as it is written; `None` once the job has ended and all was
-    /// read. If the job is retried, the failed try's output comes first; only [`Self::events`]
-    /// tells the two apart. Cancel-safe.
-    ///
-    /// ```no_run
-    /// # async fn example(mut ticket: scheduler::Ticket) {
-    /// while let Some(chunk) = ticket.next_output().await {
-    ///     print!("{}", String::from_utf8_lossy(&chunk.bytes));
-    /// }
-    /// let outcome = ticket.await;
-    /// # drop(outcome);
-    /// # }
-    /// ```
-    pub async fn next_output(&mut self) -> Option<Chunk> {
-        if !self.scheduler.owner().is_current() {
-            return None;
-        }
-        let changed = Arc::clone(self.changed());
-        loop {
-            // Created before the read, so that no change in between is missed.
-            let changed = changed.notified();
-            match self.transcript.read(&mut self.cursor) {
-                Next::Found(chunk) => return Some(chunk),
-                Next::End => return None,
-                Next::Pending => changed.await,
-            }
-        }
     }
 
     /// Returns a reader of everything that happens in the job, from its beginning, in one order.
@@ -237,7 +206,7 @@ impl Events {
         }
         loop {
             let changed = self.changed.notified();
-            match self.transcript.read_event(&mut self.cursor) {
+            match self.transcript.read(&mut self.cursor) {
                 Next::Found(event) => return Some(event),
                 Next::End => return None,
                 Next::Pending => changed.await,

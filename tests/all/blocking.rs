@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::support::{Shared, builder, calm, value};
+use crate::support::{Shared, builder, calm, next_output, value};
 
 #[derive(serde::Deserialize)]
 struct Block {
@@ -117,9 +117,9 @@ fn an_abandoned_closure_is_in_flight_until_it_ends() {
         );
         let job = job(&source).limits(limits.clone());
         POOL.with(|pool| async move {
-            let mut ticket = pool.submit(job).await.unwrap();
+            let ticket = pool.submit(job).await.unwrap();
             blocked(key, |blocked| blocked.running == 1).await;
-            assert!(ticket.next_output().await.is_some(), "{key}");
+            assert!(next_output(&mut ticket.events()).await.is_some(), "{key}");
             open(key).await;
             let outcome = ticket.await;
             let result = value(&outcome);

@@ -13,7 +13,7 @@ use hatchery::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Shared, calm, exception, other_builds, value};
+use crate::support::{Shared, calm, exception, next_output, other_builds, value};
 
 /// A feature, and what shows that a build serves it.
 type Feature = (&'static str, fn(&'static Shared));
@@ -351,7 +351,7 @@ fn interrupts(shared: &'static Shared) {
             let job =
                 Job::code(&source).limits(Limits { wall_time: Duration::from_secs(20), ..short() });
             let mut ticket = session.submit(job).await.expect("the queue isn't full");
-            assert!(ticket.next_output().await.is_some());
+            assert!(next_output(&mut ticket.events()).await.is_some());
             ticket.interrupt();
             let outcome = ticket.outcome().await;
             let after = ask(&session, "x").await;

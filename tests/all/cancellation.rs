@@ -3,15 +3,16 @@
 use hatchery::{Job, Verdict};
 use serde_json::json;
 
-use crate::support::{value, with_pool};
+use crate::support::{next_output, value, with_pool};
 
 #[test]
 fn a_job_that_is_being_read_from_can_be_cancelled() {
     with_pool(|pool| async {
         let mut ticket = pool.submit(Job::code("while True: print('on')")).await.unwrap();
-        assert!(ticket.next_output().await.is_some());
+        let mut events = ticket.events();
+        assert!(next_output(&mut events).await.is_some());
         ticket.cancel();
-        while ticket.next_output().await.is_some() {}
+        while next_output(&mut events).await.is_some() {}
         let outcome = ticket.outcome().await;
         assert_eq!(outcome.verdict, Verdict::Cancelled);
         assert_eq!(ticket.outcome().await, outcome, "every call returns the same outcome");
@@ -23,8 +24,8 @@ fn a_job_that_is_being_read_from_can_be_cancelled() {
 fn dropping_a_ticket_frees_its_worker() {
     with_pool(|pool| async {
         for _ in 0..3 {
-            let mut ticket = pool.submit(Job::code("print(1)\nwhile True: pass")).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
+            let ticket = pool.submit(Job::code("print(1)\nwhile True: pass")).await.unwrap();
+            assert!(next_output(&mut ticket.events()).await.is_some());
             drop(ticket);
         }
         let outcome = pool.run(Job::code("2")).await.unwrap();

@@ -7,7 +7,7 @@ use hatchery::error::SessionError;
 use hatchery::{Deterministic, Error, Hatchery, Job, Refusal, Session};
 use serde_json::{Value, json};
 
-use crate::support::{exception, value, with_pool, with_preloaded_pool};
+use crate::support::{exception, next_output, value, with_pool, with_preloaded_pool};
 
 /// Runs a job of a session, which must succeed, and returns the value of its last expression.
 async fn ask(session: &Session, source: &str) -> Value {
@@ -177,7 +177,7 @@ fn a_busy_session_is_neither_copied_nor_replaced() {
         let before = session.checkpoint().await.unwrap();
         let endless = Job::code("print('begun')\nwhile True: pass");
         let mut running = session.submit(endless).await.unwrap();
-        assert!(running.next_output().await.is_some());
+        assert!(next_output(&mut running.events()).await.is_some());
         for refused in [
             refusal(session.fork("of a busy one").await),
             refusal(session.checkpoint().await),

@@ -3,7 +3,7 @@
 use hatchery::{Job, Limits, Verdict};
 use serde_json::json;
 
-use crate::support::{exception, run, run_job, value, with_pool};
+use crate::support::{exception, next_output, run, run_job, value, with_pool};
 
 #[test]
 fn the_last_expression_is_the_value() {
@@ -21,9 +21,9 @@ fn output_is_kept_apart_and_in_order() {
     let source = "import sys\nfor i in range(3):\n    print(i)\n    print(-i, file=sys.stderr)";
     let streamed = with_pool(|pool| async {
         let mut ticket = pool.submit(Job::code(source)).await.unwrap();
-        let mut order = String::new();
-        while let Some(chunk) = ticket.next_output().await {
-            order.push_str(&String::from_utf8(chunk.bytes).unwrap());
+        let (mut order, mut events) = (String::new(), ticket.events());
+        while let Some(bytes) = next_output(&mut events).await {
+            order.push_str(&String::from_utf8(bytes).unwrap());
         }
         (order, ticket.outcome().await)
     });

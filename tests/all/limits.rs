@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery::{Job, LimitHit, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
-use crate::support::{calm, exception, run, run_job, value, with_pool};
+use crate::support::{calm, exception, next_output, run, run_job, value, with_pool};
 
 fn limit_of(outcome: &Outcome) -> LimitKind {
     match &outcome.verdict {
@@ -211,10 +211,10 @@ fn characters_are_whole_however_they_are_written_and_cut() {
     with_pool(|pool| async {
         let source = "import os, time\n\
                       for byte in 'aä€😀'.encode(): os.write(1, bytes([byte])); time.sleep(0.01)";
-        let mut ticket = pool.submit(Job::code(source)).await.unwrap();
-        let mut text = String::new();
-        while let Some(chunk) = ticket.next_output().await {
-            text += std::str::from_utf8(&chunk.bytes).expect("no chunk splits a character");
+        let ticket = pool.submit(Job::code(source)).await.unwrap();
+        let (mut text, mut events) = (String::new(), ticket.events());
+        while let Some(bytes) = next_output(&mut events).await {
+            text += std::str::from_utf8(&bytes).expect("no piece splits a character");
         }
         assert_eq!(text, "aä€😀");
     });

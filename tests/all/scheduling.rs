@@ -11,7 +11,7 @@ use hatchery::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{builder, calm, value, with_own_pool};
+use crate::support::{builder, calm, next_output, value, with_own_pool};
 
 async fn until(pool: &Hatchery, condition: impl Fn(&Status) -> bool) {
     while !condition(&pool.status()) {
@@ -91,7 +91,7 @@ fn a_capped_tenant_leaves_the_other_workers_to_others() {
     let capped = TenantConfig { concurrent: 1, queued_count: 2, ..TenantConfig::default() };
     with_own_pool(builder().tenant("capped", capped), |pool| async move {
         let mut running = pool.submit(endless().tenant("capped")).await.unwrap();
-        assert!(running.next_output().await.is_some());
+        assert!(next_output(&mut running.events()).await.is_some());
         let first = pool.submit(Job::code("1").tenant("capped")).await.unwrap();
         let urgent = Job::code("2").tenant("capped").priority(Priority::High);
         let second = pool.submit(urgent).await.unwrap();

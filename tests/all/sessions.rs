@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery::{Error, Job, Limits, Outcome, Refusal, Session, Verdict};
 use serde_json::json;
 
-use crate::support::{builder, calm, exception, value, with_pool};
+use crate::support::{builder, calm, exception, next_output, value, with_pool};
 
 #[test]
 fn a_session_keeps_its_variables_and_its_files() {
@@ -125,7 +125,7 @@ fn what_a_turn_sets_of_its_surroundings_stays() {
 /// Interrupts a turn when it has printed.
 async fn interrupted(session: &Session, source: &str) -> Outcome {
     let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
-    assert!(ticket.next_output().await.is_some());
+    assert!(next_output(&mut ticket.events()).await.is_some());
     ticket.interrupt();
     ticket.outcome().await
 }
@@ -165,7 +165,7 @@ fn a_program_may_catch_its_interrupt_and_finish() {
         let source = "try:\n    print('begun')\n    while True: pass\n\
                       except KeyboardInterrupt:\n    result = 'saved'\nresult";
         let mut ticket = session.submit(Job::code(source)).await.unwrap();
-        assert!(ticket.next_output().await.is_some());
+        assert!(next_output(&mut ticket.events()).await.is_some());
         ticket.interrupt();
         assert_eq!(value(&ticket.outcome().await), json!("saved"));
         assert_eq!(value(&session.run(Job::code("result")).await.unwrap()), json!("saved"));
@@ -180,7 +180,7 @@ fn a_job_that_waits_is_cancelled_by_an_interrupt() {
         let mut first =
             session.submit(Job::code("print('begun')\nwhile True: pass")).await.unwrap();
         let second = session.submit(Job::code("x = 2")).await.unwrap();
-        assert!(first.next_output().await.is_some());
+        assert!(next_output(&mut first.events()).await.is_some());
         second.interrupt();
         assert_eq!(second.await.verdict, Verdict::Cancelled);
         first.cancel();
@@ -281,7 +281,7 @@ fn an_interrupt_ends_a_sleep_that_begins_after_it() {
         let source = "import time\nprint('begun')\nlist(map(time.sleep, [0] * 200_000 + [10**6]))";
         let limits = Limits { grace: Duration::from_secs(60), ..calm() };
         let mut ticket = session.submit(Job::code(source).limits(limits)).await.unwrap();
-        assert!(ticket.next_output().await.is_some());
+        assert!(next_output(&mut ticket.events()).await.is_some());
         ticket.interrupt();
         assert_eq!(exception(&ticket.outcome().await).type_name, "KeyboardInterrupt");
         session.close();
@@ -315,7 +315,7 @@ fn interrupts_and_turns_alternate() {
         session.run(Job::code("x = 0")).await.unwrap();
         for round in 1..=200 {
             let mut ticket = session.submit(Job::code("print(x)\nwhile True: pass")).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
+            assert!(next_output(&mut ticket.events()).await.is_some());
             ticket.interrupt();
             let outcome = ticket.outcome().await;
             assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt");

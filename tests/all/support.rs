@@ -8,6 +8,7 @@ use std::time::Duration;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 pub(crate) use test_support::calm::calm;
+pub(crate) use test_support::output::next_output;
 
 use crate::found;
 

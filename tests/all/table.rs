@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use hatchery::{Hatchery, Job};
 
 use crate::needs::Build;
-use crate::support::{other_builds, run, run_job, value, with_preloaded_pool};
+use crate::support::{next_output, other_builds, run, run_job, value, with_preloaded_pool};
 use dsl::Row;
 
 mod builtins;
@@ -52,9 +52,9 @@ async fn failures_of(pool: &Hatchery, rows: &[Row]) -> Vec<String> {
     }
     let mut failures = Vec::new();
     for (row, mut ticket) in rows.iter().zip(tickets) {
-        let mut interleaved = Vec::new();
-        while let Some(chunk) = ticket.next_output().await {
-            interleaved.extend(chunk.bytes);
+        let (mut interleaved, mut events) = (Vec::new(), ticket.events());
+        while let Some(bytes) = next_output(&mut events).await {
+            interleaved.extend(bytes);
         }
         let differences = row.differences(&interleaved, &ticket.outcome().await);
         if !differences.is_empty() {

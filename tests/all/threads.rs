@@ -8,7 +8,7 @@ use hatchery::{HostError, HostFunction, Job, LimitKind, Limits, SessionsConfig, 
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::support::{builder, run, value, with_own_pool, with_pool};
+use crate::support::{builder, next_output, run, value, with_own_pool, with_pool};
 
 /// What the programs print is below them; it is what CPython prints. In which order threads print
 /// is nobody's promise.
@@ -185,7 +185,7 @@ fn limits_and_interrupts_end_the_main_threads_waits_and_the_session_lives_on() {
             assert!(outcome.is_timeout(), "{wait}: {outcome:?}");
             let job = Job::code(format!("print('begun')\n{wait}"));
             let mut ticket = session.submit(job).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
+            assert!(next_output(&mut ticket.events()).await.is_some());
             ticket.interrupt();
             let outcome = ticket.outcome().await;
             assert!(matches!(outcome.verdict, Verdict::Raised(_)), "{wait}: {outcome:?}");

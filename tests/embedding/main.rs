@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use hatchery::{Hatchery, Job, LimitKind, Limits, Verdict};
+use test_support::output::next_output;
 
 /// The child of a fork, in which a pool of the parent is of no use.
 mod forks;
@@ -94,8 +95,8 @@ impl Host {
         };
         let outcome = self.runtime.block_on(async {
             let source = "print('begun', flush=True)\nsum(range(10**18))";
-            let mut ticket = self.pool.submit(Job::code(source).limits(limits)).await.unwrap();
-            assert!(ticket.next_output().await.is_some());
+            let ticket = self.pool.submit(Job::code(source).limits(limits)).await.unwrap();
+            assert!(next_output(&mut ticket.events()).await.is_some());
             meanwhile();
             ticket.await
         });

@@ -105,19 +105,6 @@ struct DisplayRoom {
     is_cut: [bool; 2],
 }
 
-/// A piece of output of one stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Chunk {
-    /// Its number in the run's output: 0, 1, 2 and so on for one reader.
-    pub sequence: u64,
-    /// The stream.
-    pub stream: Stream,
-    /// The bytes, at most 64 KiB. A UTF-8 character stays in one chunk, unless another event
-    /// interrupts it.
-    pub bytes: Vec<u8>,
-}
-
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -134,11 +121,12 @@ pub struct Event {
 pub enum EventKind {
     /// An interpreter has taken the job. A job that never runs has no such event.
     Started,
-    /// The program wrote to a stream, in pieces like those of a [`Chunk`].
+    /// The program wrote to a stream.
     Output {
         /// The stream.
         stream: Stream,
-        /// The bytes, at most 64 KiB.
+        /// The bytes, at most 64 KiB. A UTF-8 character stays in one event, unless another event
+        /// interrupts it.
         bytes: Vec<u8>,
     },
     /// The program displayed an object.
@@ -162,7 +150,7 @@ pub enum EventKind {
     Finished,
 }
 
-/// The position of a reader. A cursor is for output or for events, not for both.
+/// The position of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
     entry: usize,
@@ -172,18 +160,13 @@ pub struct Cursor {
 
 /// What a reader finds at its cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next<T> {
-    /// The next item.
-    Found(T),
+pub enum Next {
+    /// The next event.
+    Found(Event),
     /// Nothing yet.
     Pending,
     /// The run has ended and everything has been read.
     End,
-}
-
-enum Piece<'a> {
-    Output(Stream, &'a [u8]),
-    Event(&'a EventKind),
 }
 
 impl Transcript {
@@ -296,14 +279,9 @@ impl Transcript {
         self.state.lock().watcher = Some(Box::new(watcher));
     }
 
-    /// Reads the output at `cursor` and advances the cursor.
-    pub fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
-        self.state.lock().read(cursor)
-    }
-
     /// Reads the event at `cursor` and advances the cursor.
-    pub fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
-        self.state.lock().read_event(cursor)
+    pub fn read(&self, cursor: &mut Cursor) -> Next {
+        self.state.lock().read(cursor)
     }
 
     /// Returns everything kept of `stream` from the last attempt.
@@ -389,37 +367,8 @@ impl TranscriptState {
         }
     }
 
-    fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
-        loop {
-            match self.advance(cursor) {
-                Next::Found(Piece::Output(stream, bytes)) => {
-                    let sequence = cursor.sequence;
-                    cursor.sequence += 1;
-                    return Next::Found(Chunk { sequence, stream, bytes: bytes.to_vec() });
-                }
-                Next::Found(Piece::Event(_)) => {}
-                Next::Pending => return Next::Pending,
-                Next::End => return Next::End,
-            }
-        }
-    }
-
-    fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
-        let kind = match self.advance(cursor) {
-            Next::Found(Piece::Output(stream, bytes)) => {
-                EventKind::Output { stream, bytes: bytes.to_vec() }
-            }
-            Next::Found(Piece::Event(event)) => event.clone(),
-            Next::Pending => return Next::Pending,
-            Next::End => return Next::End,
-        };
-        let sequence = cursor.sequence;
-        cursor.sequence += 1;
-        Next::Found(Event { sequence, kind })
-    }
-
-    fn advance(&self, cursor: &mut Cursor) -> Next<Piece<'_>> {
-        loop {
+    fn read(&self, cursor: &mut Cursor) -> Next {
+        let kind = loop {
             let Some(TranscriptEntry { what, end }) = self.entries.get(cursor.entry) else {
                 return if self.closed { Next::End } else { Next::Pending };
             };
@@ -427,7 +376,7 @@ impl TranscriptState {
                 Ok(stream) => stream,
                 Err(event) => {
                     cursor.entry += 1;
-                    return Next::Found(Piece::Event(event));
+                    break event.clone();
                 }
             };
             let rest = &self.bytes[cursor.offset..*end];
@@ -444,8 +393,11 @@ impl TranscriptState {
                 return Next::Pending;
             }
             cursor.offset += bytes.len();
-            return Next::Found(Piece::Output(stream, bytes));
-        }
+            break EventKind::Output { stream, bytes: bytes.to_vec() };
+        };
+        let sequence = cursor.sequence;
+        cursor.sequence += 1;
+        Next::Found(Event { sequence, kind })
     }
 }
 

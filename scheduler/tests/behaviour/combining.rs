@@ -71,10 +71,11 @@ async fn a_panic_in_a_decision_ends_the_scheduler_and_not_the_thread() {
     let mut decisions = rig.scheduler.decisions();
     {
         let waker = Waker::from(Arc::new(PanickingWaker));
-        let mut output = pin!(waiting.next_output());
-        let polled = output.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut events = waiting.events();
+        let mut event = pin!(events.next());
+        let polled = event.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(matches!(polled, Poll::Pending));
-        // The waiting job ends, and so does its output, which wakes its reader: on this thread,
+        // The waiting job ends, and so do its events, which wakes their reader: on this thread,
         // while the scheduler decides.
         within(rig.scheduler.abort()).await;
     }

@@ -23,6 +23,8 @@ pub mod image;
 pub mod mcp;
 /// What programs need of a Python build.
 pub mod needs;
+/// What a job writes while it runs.
+pub mod output;
 /// What criterion doesn't have.
 pub mod percentiles;
 /// The processes of a pool.
