@@ -161,7 +161,7 @@ impl Error {
             Self::Network(_) | Self::Function(_) => ProblemKind::Usage,
             Self::Session(
                 SessionError::NotASession { .. }
-                | SessionError::Damaged { .. }
+                | SessionError::Damaged(..)
                 | SessionError::OtherBuild { .. }
                 | SessionError::OtherImage { .. },
             ) => ProblemKind::Usage,

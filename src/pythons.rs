@@ -51,19 +51,13 @@ pub enum InvalidPython {
     },
     /// No build can have this name.
     #[error(
-        "`{name}` can't name a Python build: use 1 to {MOST_NAME_BYTES} letters, digits, `.`, `_` \
+        "`{0}` can't name a Python build: use 1 to {MOST_NAME_BYTES} letters, digits, `.`, `_` \
          and `-`, but not `default`"
     )]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name(String),
     /// Two builds have this name.
-    #[error("two Python builds have the name `{name}`: give each its own")]
-    Twice {
-        /// The name.
-        name: String,
-    },
+    #[error("two Python builds have the name `{0}`: give each its own")]
+    Twice(String),
 }
 
 /// Checks that a build beside the default one can have this name.
@@ -72,7 +66,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), InvalidPython> {
     let is_name = (1..=MOST_NAME_BYTES).contains(&name.len()) && name.chars().all(is_part);
     match is_name && name != DEFAULT_PYTHON {
         true => Ok(()),
-        false => Err(InvalidPython::Name { name: name.to_owned() }),
+        false => Err(InvalidPython::Name(name.to_owned())),
     }
 }
 

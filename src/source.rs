@@ -11,26 +11,17 @@ pub enum InvalidSource {
     )]
     NotUtf8,
     /// It isn't in the encoding that it names.
-    #[error("it isn't in the encoding `{encoding}` that it names")]
-    NotAsNamed {
-        /// The encoding.
-        encoding: String,
-    },
+    #[error("it isn't in the encoding `{0}` that it names")]
+    NotAsNamed(String),
     /// It begins with the byte order mark of UTF-8, but names another encoding.
-    #[error("it names the encoding `{encoding}`, but begins with the byte order mark of UTF-8")]
-    Marked {
-        /// The encoding.
-        encoding: String,
-    },
+    #[error("it names the encoding `{0}`, but begins with the byte order mark of UTF-8")]
+    Marked(String),
     /// It names an encoding that isn't supported.
     #[error(
-        "it names the encoding `{encoding}`, but only UTF-8, ASCII and Latin-1 are supported; \
+        "it names the encoding `{0}`, but only UTF-8, ASCII and Latin-1 are supported; \
          save it as UTF-8"
     )]
-    Unknown {
-        /// The encoding.
-        encoding: String,
-    },
+    Unknown(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +55,10 @@ pub fn decode(bytes: &[u8]) -> Result<String, InvalidSource> {
     let named = named_encoding(bytes);
     let encoding = match &named {
         None => Encoding::Utf8,
-        Some(name) => {
-            encoding_of(name).ok_or_else(|| InvalidSource::Unknown { encoding: name.clone() })?
-        }
+        Some(name) => encoding_of(name).ok_or_else(|| InvalidSource::Unknown(name.clone()))?,
     };
     if let Some(encoding) = named.clone().filter(|_| is_marked && encoding != Encoding::Utf8) {
-        return Err(InvalidSource::Marked { encoding });
+        return Err(InvalidSource::Marked(encoding));
     }
     let text = match encoding {
         Encoding::Latin1 => Some(bytes.iter().copied().map(char::from).collect()),
@@ -77,7 +66,7 @@ pub fn decode(bytes: &[u8]) -> Result<String, InvalidSource> {
         Encoding::Ascii | Encoding::Utf8 => std::str::from_utf8(bytes).ok().map(str::to_owned),
     };
     text.ok_or(match named {
-        Some(encoding) => InvalidSource::NotAsNamed { encoding },
+        Some(encoding) => InvalidSource::NotAsNamed(encoding),
         None => InvalidSource::NotUtf8,
     })
 }

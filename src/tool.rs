@@ -225,7 +225,7 @@ mod tests {
         let others = ["Zh==", "Zm9=", "Zm 9", "Zm9v\n", "Zm9vZg==Zm9v", "Zm-_", "Zmé"];
         for text in unpadded.into_iter().chain(others) {
             let refused = file(text).unwrap_err();
-            assert!(matches!(refused, Error::Job(InvalidJob::Base64 { .. })), "{text}: {refused}");
+            assert!(matches!(refused, Error::Job(InvalidJob::Base64(..))), "{text}: {refused}");
         }
     }
 

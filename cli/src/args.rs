@@ -106,10 +106,8 @@ pub(crate) enum Command {
     /// Open a Python prompt, in a session that keeps its variables.
     Repl(Box<ReplArguments>),
     /// Run Jupyter notebooks, and resume at the cell that failed.
-    Notebook {
-        #[command(subcommand)]
-        command: NotebookCommand,
-    },
+    #[command(subcommand)]
+    Notebook(NotebookCommand),
     /// Grade generated code, with tests out of its reach: human-eval, MBPP, EvalPlus, BigCodeBench,
     /// or your own tasks.
     Grade(Box<GradeArguments>),
@@ -117,24 +115,18 @@ pub(crate) enum Command {
     Kernel(Box<KernelArguments>),
     /// Build, list and remove images: interpreters with imports done, from which others start at
     /// once.
-    Image {
-        #[command(subcommand)]
-        command: ImageCommand,
-    },
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Run a program as an agent's tool, with JSON in and out.
-    Tool {
-        #[command(subcommand)]
-        command: ToolCommand,
-    },
+    #[command(subcommand)]
+    Tool(ToolCommand),
     /// Serve programs to an agent: MCP, the Model Context Protocol, over standard input and output.
     Mcp(Box<McpArguments>),
     /// List the packages that programs can import, with their versions and origins.
     Packages(PackagesArguments),
     /// Show what the cache holds, and remove what is no longer used.
-    Cache {
-        #[command(subcommand)]
-        command: CacheCommand,
-    },
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Measure Hatchery on this machine: latency, throughput, computation.
     Bench {
         /// Measure for 15 s instead of 60, with a quarter of the samples.
@@ -161,10 +153,8 @@ pub(crate) enum Command {
     /// Show what the configuration file sets, and where.
     Config,
     /// Manage the Python build.
-    Python {
-        #[command(subcommand)]
-        command: PythonCommand,
-    },
+    #[command(subcommand)]
+    Python(PythonCommand),
 }
 
 impl Command {
@@ -174,7 +164,7 @@ impl Command {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
             Self::BatchMerge(arguments) => arguments.out.is_none(),
-            Self::Notebook { .. } | Self::Kernel(_) | Self::Worker(_) | Self::Submit(_) => false,
+            Self::Notebook(..) | Self::Kernel(_) | Self::Worker(_) | Self::Submit(_) => false,
             Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }

@@ -91,7 +91,7 @@ fn is_of_input(error: &hatchery::Error) -> bool {
         hatchery::Error::Package(error) | hatchery::Error::Image(Package(error)) => {
             !matches!(error, PackageError::Pip { .. } | PackageError::Cache(_))
         }
-        hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. }) => true,
+        hatchery::Error::Image(Prepare { .. } | ModuleName(..) | NoSuchImage { .. }) => true,
         hatchery::Error::Session(NotASession { .. } | OtherBuild { .. } | OtherImage { .. }) => {
             true
         }

@@ -83,24 +83,20 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Submit(arguments) => beside_its_tasks(cmd::batch::submit(*arguments)).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
         Command::Repl(arguments) => cmd::repl::run(*arguments).await,
-        Command::Notebook { command: NotebookCommand::Run(arguments) } => {
-            cmd::notebook::run(*arguments).await
-        }
+        Command::Notebook(NotebookCommand::Run(arguments)) => cmd::notebook::run(*arguments).await,
         Command::Kernel(arguments) => cmd::kernel::run(*arguments).await,
-        Command::Notebook { command: NotebookCommand::Parameters(arguments) } => {
+        Command::Notebook(NotebookCommand::Parameters(arguments)) => {
             cmd::notebook::tasks::list(*arguments).await
         }
         Command::Grade(arguments) => cmd::grade::run(*arguments).await,
-        Command::Image { command } => cmd::image::run(command).await,
-        Command::Tool { command: ToolCommand::Schema { result, job } } => {
-            cmd::tool::schema(result, job)
-        }
-        Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
+        Command::Image(command) => cmd::image::run(command).await,
+        Command::Tool(ToolCommand::Schema { result, job }) => cmd::tool::schema(result, job),
+        Command::Tool(ToolCommand::Run(arguments)) => cmd::tool::run(*arguments).await,
         Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
         Command::Packages(arguments) => cmd::image::run_packages(arguments).await,
-        Command::Cache { command } => cmd::cache::run(command),
+        Command::Cache(command) => cmd::cache::run(command),
         Command::Bench { quick, json } => cmd::bench::run(quick, json).await,
-        Command::Python { command } => cmd::python::python(command).await,
+        Command::Python(command) => cmd::python::python(command).await,
         // They need no threads, and have run.
         Command::Completions { .. } | Command::Man { .. } | Command::Config => Ok(Exit::Success),
     }

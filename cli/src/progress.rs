@@ -63,12 +63,12 @@ fn text(progress: Progress) -> Option<String> {
         Progress::Fetching { what, bytes } => {
             Some(format!("downloading {what} with pip ({} MB, once)", bytes / 1_000_000))
         }
-        Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
+        Progress::Extracting(what) => Some(format!("verifying and extracting {what}")),
         Progress::FetchingPackages => Some("downloading packages with pip, once".to_owned()),
         Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
         Progress::Unpacking => Some("unpacking the compiled module".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
-        Progress::BuildingImage { what } => Some(format!("building an image, once: {what}")),
+        Progress::BuildingImage(what) => Some(format!("building an image, once: {what}")),
         _ => None,
     }
 }

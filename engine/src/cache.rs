@@ -245,7 +245,7 @@ fn check_dedicated(path: &Path) -> Result<(), CacheError> {
     let is_open = metadata.mode() & 0o077 != 0;
     let is_used = entries.next().is_some() && !path.join(SECRET_NAME).is_file();
     if is_open && is_used {
-        return Err(CacheError::NotDedicated { path: path.to_owned() });
+        return Err(CacheError::NotDedicated(path.to_owned()));
     }
     Ok(())
 }
@@ -306,7 +306,7 @@ mod tests {
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         fs::write(root.path().join("somebody's"), "").unwrap();
         let error = CacheDir::open(Some(root.path())).unwrap_err();
-        assert!(matches!(error, CacheError::NotDedicated { .. }), "{error}");
+        assert!(matches!(error, CacheError::NotDedicated(..)), "{error}");
         assert_eq!(fs::metadata(root.path()).unwrap().mode() & 0o7777, 0o1777);
     }
 

@@ -193,11 +193,8 @@ pub enum Progress {
         /// Its size.
         bytes: u64,
     },
-    /// A package is being verified and unpacked.
-    Extracting {
-        /// Name and version.
-        what: &'static str,
-    },
+    /// A package of this name and version is being verified and unpacked.
+    Extracting(&'static str),
     /// The packages in a requirements file are being downloaded.
     FetchingPackages,
     /// The module is being compiled.
@@ -219,11 +216,8 @@ pub enum Progress {
     /// What a first program needs is compiled, and the rest follows in the background
     /// ([`EngineConfig::starts_early`]). This isn't a step.
     StartedEarly,
-    /// An image is being built.
-    BuildingImage {
-        /// The step, as text for people.
-        what: &'static str,
-    },
+    /// An image is being built: the step, as text for people.
+    BuildingImage(&'static str),
     /// The cache has grown beyond [`EngineConfig::cache_bound_bytes`]. This isn't a step: a start
     /// reports it once.
     LargeCache {

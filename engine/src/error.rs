@@ -68,12 +68,9 @@ pub enum CacheError {
     /// The directory holds other files, and the cache would have to close it to others.
     #[error(
         "`{}` holds other files, and other users can access it: set {CACHE_DIR_VARIABLE} to a \
-         directory for the cache alone", path.display()
+         directory for the cache alone", .0.display()
     )]
-    NotDedicated {
-        /// The directory.
-        path: PathBuf,
-    },
+    NotDedicated(PathBuf),
     /// The system refused a step.
     #[error("can't {action} `{}` of the cache ({})", path.display(), advice(cause))]
     Io {
@@ -354,11 +351,8 @@ pub enum PackageError {
 #[non_exhaustive]
 pub enum ImageError {
     /// A module to import has an invalid name.
-    #[error("`{name}` can't be the name of a module: give names as in `import`, like `os.path`")]
-    ModuleName {
-        /// The name.
-        name: String,
-    },
+    #[error("`{0}` can't be the name of a module: give names as in `import`, like `os.path`")]
+    ModuleName(String),
     /// A package can't be added, or conflicts with another one.
     #[error(transparent)]
     Package(#[from] PackageError),
@@ -442,15 +436,12 @@ pub enum SessionError {
     /// The interpreter wasn't started from an image, or the state of its host can't be captured.
     #[error("this interpreter's session can't be suspended: it doesn't start from an image")]
     NotSuspendable,
-    /// Threads that the session has left are still alive, and can't be copied.
+    /// The session has left so many living threads, which can't be copied.
     #[error(
         "the session has living threads, which can't be copied: end and `join` them \
-         ({count} beside the main one; `threading.enumerate()` lists them)"
+         ({0} beside the main one; `threading.enumerate()` lists them)"
     )]
-    Threads {
-        /// Their number.
-        count: usize,
-    },
+    Threads(usize),
     /// The system refuses memory.
     #[error("the system refused to copy the session's memory")]
     Memory(#[source] io::Error),
@@ -473,12 +464,9 @@ pub enum SessionError {
         /// What is wrong with it.
         detail: &'static str,
     },
-    /// The packed session is damaged.
-    #[error("the packed session is damaged: {detail}")]
-    Damaged {
-        /// What is wrong with it.
-        detail: &'static str,
-    },
+    /// The packed session is damaged in this way.
+    #[error("the packed session is damaged: {0}")]
+    Damaged(&'static str),
     /// The session belongs to another Python build.
     #[error(
         "`{}` was saved on the Python build {build}, and this one is {here}: restore it in a pool \

@@ -155,23 +155,16 @@ pub enum Refusal {
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// Too many sessions are open.
+    /// This many sessions are open, and no more may be.
     #[error(
         "no more than {} may be open: close one, or let the pool have more",
-        counted(limit, "session")
+        counted(.0, "session")
     )]
     #[strum(serialize = "sessions")]
-    TooManySessions {
-        /// How many may be open.
-        limit: usize,
-    },
+    TooManySessions(usize),
     /// The session is not open, or its state was lost.
     #[error("the session is gone (open it again for a fresh one)")]
-    SessionGone {
-        /// Why.
-        #[source]
-        cause: Cause,
-    },
+    SessionGone(#[source] Cause),
     /// A turn of the session is running or queued.
     #[error(
         "a turn of the session is running or queued: copy, restore or reset the session and read \
@@ -180,17 +173,10 @@ pub enum Refusal {
     SessionBusy,
     /// The session's state can't be copied out of its interpreter, where it remains.
     #[error("the session's state can't be copied")]
-    NotCaptured {
-        /// Why.
-        #[source]
-        cause: Cause,
-    },
+    NotCaptured(#[source] Cause),
     /// An open session has this name.
-    #[error("a session named `{name}` is open already: close it, or take another name")]
-    SessionExists {
-        /// The name.
-        name: String,
-    },
+    #[error("a session named `{0}` is open already: close it, or take another name")]
+    SessionExists(String),
     /// Workers have failed to start again and again, and none is left.
     #[error("no worker is left{}", until_next_try(*retry_after))]
     NoWorker {
@@ -202,20 +188,14 @@ pub enum Refusal {
     },
     /// No worker has this id, or it has not started yet, or it is ending.
     #[error(
-        "there is no {worker} to retire: it has ended or has not started (the pool's \
+        "there is no {0} to retire: it has ended or has not started (the pool's \
          status lists the workers)"
     )]
-    NoSuchWorker {
-        /// The worker.
-        worker: WorkerId,
-    },
-    /// This process was forked from the one in which the pool was started. It has a copy of the
-    /// pool's memory, but none of its threads.
-    #[error("this pool belongs to process {process}: start one in this process")]
-    OtherProcess {
-        /// The id of the pool's process.
-        process: u32,
-    },
+    NoSuchWorker(WorkerId),
+    /// This process was forked from the one with this id, in which the pool was started. It has a
+    /// copy of the pool's memory, but none of its threads.
+    #[error("this pool belongs to process {0}: start one in this process")]
+    OtherProcess(u32),
     /// The pool admits no more jobs.
     #[error("the pool is shutting down and takes no more jobs")]
     ShuttingDown,
@@ -225,7 +205,7 @@ impl Refusal {
     /// The refusal for a session that isn't open, unless the reason is remembered.
     pub(crate) fn not_open() -> Self {
         let cause = "it was closed, or a run that was ended took its state".into();
-        Self::SessionGone { cause }
+        Self::SessionGone(cause)
     }
 
     /// The refusal in a forked child process.
@@ -235,7 +215,7 @@ impl Refusal {
     pub(crate) fn unless_here(owner: OwnerProcess) -> Result<(), Self> {
         match owner.is_current() {
             true => Ok(()),
-            false => Err(Self::OtherProcess { process: owner.id() }),
+            false => Err(Self::OtherProcess(owner.id())),
         }
     }
 

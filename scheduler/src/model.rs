@@ -519,7 +519,7 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         match self.workers.retire(worker) {
-            None => return Err(Refusal::NoSuchWorker { worker }),
+            None => return Err(Refusal::NoSuchWorker(worker)),
             Some(Activity::Idle) => self.retire_idle(worker, effects),
             // Once it is ready.
             Some(Activity::Busy(_) | Activity::Preparing) => {}

@@ -34,7 +34,7 @@ impl Builder {
         for (name, _) in &self.pythons {
             check_name(name)?;
             if !names.insert(name) {
-                return Err(InvalidPython::Twice { name: name.clone() }.into());
+                return Err(InvalidPython::Twice(name.clone()).into());
             }
         }
         let Self { engine: config, pythons, image, packages, progress, scheduler, .. } = self;

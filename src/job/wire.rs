@@ -74,7 +74,7 @@ impl Job {
             python,
         } = job;
         if file.is_some() {
-            return Err(InvalidJob::NotTaken { field: Field::File }.into());
+            return Err(InvalidJob::NotTaken(Field::File).into());
         }
         if let Some(code) = code {
             self.request.program.source = code;

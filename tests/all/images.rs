@@ -151,7 +151,7 @@ fn a_saved_session_is_revived_under_another_name() {
         assert_eq!(ask(&revived, "[x, f.read(2)]").await, json!([1, "cd"]));
         assert_eq!(ask(&session, "[x, f.read(2)]").await, json!([2, "ef"]));
         let taken = refusal(pool.revive("saved", &path).await);
-        assert!(matches!(taken, Refusal::SessionExists { .. }), "{taken}");
+        assert!(matches!(taken, Refusal::SessionExists(..)), "{taken}");
 
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.pop();
@@ -208,7 +208,7 @@ fn a_name_in_use_is_refused() {
         ask(&first, "x = 1").await;
         for name in ["taken", "other"] {
             let refused = refusal(first.fork(name).await);
-            let expected = Refusal::SessionExists { name: name.to_owned() };
+            let expected = Refusal::SessionExists(name.to_owned());
             assert_eq!(refused, expected);
         }
         second.close();
@@ -229,7 +229,7 @@ fn a_session_can_be_closed_while_it_is_being_suspended() {
         occupy_workers(pool).await;
         session.close();
         for refused in [refusal(again.fork("late").await), refusal(again.checkpoint().await)] {
-            assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+            assert!(matches!(refused, Refusal::SessionGone(..)), "{refused}");
         }
         assert_eq!(ask(&fork, "x").await, json!(1));
         let fresh = pool.session("aside").await.unwrap();

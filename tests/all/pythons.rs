@@ -198,7 +198,7 @@ fn a_saved_session_is_revived_on_its_build_and_nowhere_else() {
             assert_eq!(revived.python(), name);
             assert_eq!(ask(&revived, "[sys.version_info[1], x]").await, json!([minor, 7]));
             let taken = pool.revive(revived.name(), &path).await.unwrap_err();
-            assert!(matches!(taken, Error::Refused(Refusal::SessionExists { .. })), "{taken}");
+            assert!(matches!(taken, Error::Refused(Refusal::SessionExists(..))), "{taken}");
             session.close();
             revived.close();
         }
@@ -249,10 +249,10 @@ fn names_are_checked_at_the_start() {
     let builder = || builder().workers(1);
     for name in ["", "default", "a b", "a/b"] {
         let error = invalid(start(builder().python_named(name, "x.wasm")));
-        assert_eq!(error, InvalidPython::Name { name: name.to_owned() });
+        assert_eq!(error, InvalidPython::Name(name.to_owned()));
     }
     let twice = builder().python_named("a", "x.wasm").python_named("a", "y.wasm");
-    assert_eq!(invalid(start(twice)), InvalidPython::Twice { name: "a".to_owned() });
+    assert_eq!(invalid(start(twice)), InvalidPython::Twice("a".to_owned()));
     let error = chain(&start(builder().python_named("a", "/nowhere/x.wasm"))).to_string();
     assert!(error.starts_with("the Python build `a` can't be used: "), "{error}");
     assert!(error.contains("/nowhere/x.wasm"), "{error}");

@@ -266,7 +266,7 @@ fn without_copies_a_session_is_lost_when_its_turn_is_stopped_by_force() {
         let ended = session.run(Job::code("import os; os._exit(3)")).await.unwrap();
         assert!(!ended.session_restored, "{ended:?}");
         let refused = session.run(Job::code("x")).await.unwrap_err();
-        assert!(matches!(refused, Error::Refused(Refusal::SessionGone { .. })), "{refused}");
+        assert!(matches!(refused, Error::Refused(Refusal::SessionGone(..))), "{refused}");
         let fresh = pool.session("ends").await.unwrap();
         let seen = fresh.run(Job::code("'x' in globals()")).await.unwrap();
         assert_eq!(value(&seen), json!(false));

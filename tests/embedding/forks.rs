@@ -34,9 +34,7 @@ fn in_a_fork(work: impl FnOnce()) {
 #[track_caller]
 fn assert_foreign<T: std::fmt::Debug>(result: Result<T, Error>, process: u32) {
     let error = result.unwrap_err();
-    assert!(
-        matches!(&error, Error::Refused(Refusal::OtherProcess { process: it }) if *it == process)
-    );
+    assert!(matches!(&error, Error::Refused(Refusal::OtherProcess(it)) if *it == process));
     let text = format!("this pool belongs to process {process}: start one in this process");
     assert_eq!(error.to_string(), text);
     assert!(!error.is_overloaded() && error.retry_after().is_none());

@@ -139,7 +139,7 @@ impl<R: Runner, O: FnMut(Event<'_>)> Running<R, O> {
                     }
                     Ok(None) => {
                         let lines = self.place + self.tally.earlier() as u64;
-                        (self.observe)(Event::AllRead { lines });
+                        (self.observe)(Event::AllRead(lines));
                         end = Some(Ok(()));
                     }
                     // The lines read so far still get their results.

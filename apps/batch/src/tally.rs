@@ -134,11 +134,8 @@ pub enum Event<'a> {
         /// What couldn't be written, and why.
         problem: &'a str,
     },
-    /// All lines have been read.
-    AllRead {
-        /// How many of them have a result or will get one.
-        lines: u64,
-    },
+    /// All lines have been read. This many of them have a result or will get one.
+    AllRead(u64),
 }
 
 /// A snapshot of a batch's progress, of what its [`Event`](crate::Event)s tell.

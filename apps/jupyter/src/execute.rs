@@ -142,7 +142,7 @@ impl Executor {
         self.interrupts.mark_unchanged();
         let ticket = match self.sessions.present().submit(job).await {
             Ok(ticket) => ticket,
-            Err(Error::Refused(Refusal::SessionGone { .. })) => {
+            Err(Error::Refused(Refusal::SessionGone(..))) => {
                 self.sessions.replace_if_lost().await?;
                 let text = "the session and its variables were lost before this cell, which \
                             wasn't run; the next cell runs in a fresh session";

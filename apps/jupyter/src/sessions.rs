@@ -109,7 +109,7 @@ impl Sessions {
         let tried = self.present().run(self.given.clone()).await;
         let is_lost = match tried {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
-            Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
+            Err(error) => matches!(error, Error::Refused(Refusal::SessionGone(..))),
         };
         if is_lost {
             self.begin().await?;

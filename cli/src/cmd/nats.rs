@@ -70,8 +70,8 @@ pub(super) fn explained(error: Error) -> anyhow::Error {
             | Error::Credentials { .. }
             | Error::Read { .. }
             | Error::Name { .. }
-            | Error::NoPool { .. }
-            | Error::NoWheel { .. }
+            | Error::NoPool(..)
+            | Error::NoWheel(..)
             | Error::OtherImage { .. }
     );
     let error = anyhow::Error::from(error);

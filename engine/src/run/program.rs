@@ -118,7 +118,7 @@ impl Program {
     pub fn check(&self) -> Result<(), InvalidProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(InvalidProgram::Variable { name: name.clone() });
+                return Err(InvalidProgram::Variable(name.clone()));
             }
         }
         self.variables.iter().try_for_each(|(name, value)| check_given(name, value))?;
@@ -126,7 +126,7 @@ impl Program {
             call.check()?;
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
-            Some(text) => Err(InvalidProgram::Text { text: text.clone() }),
+            Some(text) => Err(InvalidProgram::Text(text.clone())),
             None => self.check_files(),
         }
     }
@@ -213,31 +213,19 @@ pub fn workdir(path: &str) -> Result<String, InvalidPath> {
 pub enum InvalidProgram {
     /// An environment variable has an invalid name or value.
     #[error(
-        "`{name}` can't be a variable of the environment: its name must not be empty or have a `=`, \
+        "`{0}` can't be a variable of the environment: its name must not be empty or have a `=`, \
          and neither name nor value may have a NUL"
     )]
-    Variable {
-        /// Its name.
-        name: String,
-    },
+    Variable(String),
     /// A variable or an argument of a call has an invalid name.
-    #[error("`{name}` can't be a name in a program: use letters, digits and `_`, and no keyword")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    #[error("`{0}` can't be a name in a program: use letters, digits and `_`, and no keyword")]
+    Name(String),
     /// The target of a call is invalid.
-    #[error("`{target}` can't be called: write `module:function`, such as `math:sqrt`")]
-    Call {
-        /// The target.
-        target: String,
-    },
+    #[error("`{0}` can't be called: write `module:function`, such as `math:sqrt`")]
+    Call(String),
     /// A variable or an argument is nested too deep.
-    #[error("the value of `{name}` is nested too deep: at most 100 levels are allowed")]
-    Depth {
-        /// Its name.
-        name: String,
-    },
+    #[error("the value of `{0}` is nested too deep: at most 100 levels are allowed")]
+    Depth(String),
     /// A variable or an argument has a number that can't be passed exactly.
     #[error("the value of `{name}` has {problem}")]
     Number {
@@ -247,11 +235,8 @@ pub enum InvalidProgram {
         problem: String,
     },
     /// An argument or the file name has a NUL.
-    #[error("`{text}` can't be an argument or a file name, since it has a NUL")]
-    Text {
-        /// The text.
-        text: String,
-    },
+    #[error("`{0}` can't be an argument or a file name, since it has a NUL")]
+    Text(String),
     /// An input file has the path of another one's folder.
     #[error("`{file}` can't be both an input file and the folder of `{below}`: rename one of them")]
     Clash {
@@ -336,7 +321,7 @@ impl Call {
                 "" => module.clone(),
                 function => format!("{module}:{function}"),
             };
-            return Err(InvalidProgram::Call { target });
+            return Err(InvalidProgram::Call(target));
         }
         keywords.iter().try_for_each(|(name, value)| check_given(name, value))?;
         args.iter().try_for_each(|value| check_value("an argument", value))
@@ -358,7 +343,7 @@ const MOST_DEPTH: usize = 100;
 
 fn check_given(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     if !is_name(name) {
-        return Err(InvalidProgram::Name { name: name.to_owned() });
+        return Err(InvalidProgram::Name(name.to_owned()));
     }
     check_value(name, value)
 }
@@ -366,7 +351,7 @@ fn check_given(name: &str, value: &Value) -> Result<(), InvalidProgram> {
 fn check_value(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     match value {
         Value::Json(json) if !is_within(json, MOST_DEPTH) => {
-            Err(InvalidProgram::Depth { name: name.to_owned() })
+            Err(InvalidProgram::Depth(name.to_owned()))
         }
         Value::Json(json) => number::check(json)
             .map_err(|problem| InvalidProgram::Number { name: name.to_owned(), problem }),

@@ -152,13 +152,10 @@ pub enum Column {
 pub enum InvalidValue {
     /// The type of an array is invalid.
     #[error(
-        "`{dtype}` isn't a supported type of items: use NumPy's `typestr` in little-endian \
+        "`{0}` isn't a supported type of items: use NumPy's `typestr` in little-endian \
          order, such as <f8, <i4, |b1, <U5 or <M8[ns]"
     )]
-    Dtype {
-        /// The type.
-        dtype: String,
-    },
+    Dtype(String),
     /// An array has the wrong number of bytes.
     #[error("an array of {dtype} with the shape {shape:?} doesn't have {bytes} bytes")]
     Length {
@@ -172,15 +169,12 @@ pub enum InvalidValue {
     /// An array has too many dimensions.
     #[error("an array has at most {MOST_DIMENSIONS} dimensions")]
     Dimensions,
-    /// A column of a frame is invalid.
+    /// The column of this name is invalid, or the index, which has none.
     #[error(
-        "column `{name}` doesn't fit the frame: names must be unique, and all columns of the same \
+        "column `{0}` doesn't fit the frame: names must be unique, and all columns of the same \
          length"
     )]
-    Column {
-        /// Its name; empty for the index.
-        name: String,
-    },
+    Column(String),
 }
 
 /// The most dimensions of an array: every NumPy accepts this many.
@@ -227,8 +221,7 @@ impl Array {
         data: impl Into<Vec<u8>>,
     ) -> Result<Self, InvalidValue> {
         let (dtype, data) = (dtype.into(), data.into());
-        let size = dtype::item_bytes(&dtype)
-            .ok_or_else(|| InvalidValue::Dtype { dtype: dtype.clone() })?;
+        let size = dtype::item_bytes(&dtype).ok_or_else(|| InvalidValue::Dtype(dtype.clone()))?;
         Self::new(dtype, [data.len() / size], data)
     }
 
@@ -269,8 +262,7 @@ impl Array {
 
 /// Returns the length of an array in bytes; `None` if it exceeds any memory.
 fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, InvalidValue> {
-    let size =
-        dtype::item_bytes(dtype).ok_or_else(|| InvalidValue::Dtype { dtype: dtype.to_owned() })?;
+    let size = dtype::item_bytes(dtype).ok_or_else(|| InvalidValue::Dtype(dtype.to_owned()))?;
     // Even in an empty array, each dimension must be a length that an array can have.
     let longest = shape
         .iter()
@@ -294,7 +286,7 @@ impl Frame {
         let rows = columns.first().and_then(|(_, column)| column.rows());
         for (name, column) in &columns {
             if column.rows().is_none() || column.rows() != rows || !names.insert(name) {
-                return Err(InvalidValue::Column { name: name.clone() });
+                return Err(InvalidValue::Column(name.clone()));
             }
         }
         Ok(Self { index: None, index_name: None, columns })
@@ -307,7 +299,7 @@ impl Frame {
     pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, InvalidValue> {
         let rows = self.columns.first().map_or(index.rows(), |(_, column)| column.rows());
         if index.rows().is_none() || index.rows() != rows {
-            return Err(InvalidValue::Column { name: String::new() });
+            return Err(InvalidValue::Column(String::new()));
         }
         (self.index_name, self.index) = (name, Some(Box::new(index)));
         Ok(self)

@@ -229,6 +229,6 @@ fn a_module_that_is_not_there_is_named() {
     let preload = vec!["json".to_owned(), "import os".to_owned()];
     let error =
         load_or_build(engine(), &ImageSpec { preload, ..ImageSpec::default() }).unwrap_err();
-    assert!(matches!(error, ImageError::ModuleName { .. }), "{error}");
+    assert!(matches!(error, ImageError::ModuleName(..)), "{error}");
     assert!(error.to_string().contains("`import os`"), "{error}");
 }

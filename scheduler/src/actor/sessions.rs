@@ -33,11 +33,11 @@ impl Capture {
             Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
             Settlement::NoWorker(cause) => Refusal::NoWorker { cause, retry_after },
             Settlement::PoolDied(cause) => Refusal::NoWorker { cause, retry_after: None },
-            Settlement::SessionLost(cause) => Refusal::SessionGone { cause },
+            Settlement::SessionLost(cause) => Refusal::SessionGone(cause),
             Settlement::WorkerDied(cause) => match self.cell.at_hand() {
-                Err(Away::Lost(cause)) => Refusal::SessionGone { cause },
+                Err(Away::Lost(cause)) => Refusal::SessionGone(cause),
                 // The worker died before it took up the state.
-                Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { cause },
+                Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured(cause),
             },
         }
     }
@@ -94,7 +94,7 @@ impl SchedulerState {
         state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
         if self.named(&name).is_some() {
-            return Err(Refusal::SessionExists { name: name.to_string() });
+            return Err(Refusal::SessionExists(name.to_string()));
         }
         self.new_session(name, build, state)
     }
@@ -167,7 +167,7 @@ impl SchedulerState {
             Err(Away::OnWorker(_) | Away::Packed) => Ok(Copy::ToMake(cell)),
             Err(Away::Lost(cause)) => {
                 self.decide(Event::SessionLost { session, reason: cause.clone() });
-                Err(Refusal::SessionGone { cause })
+                Err(Refusal::SessionGone(cause))
             }
         }
     }
@@ -176,10 +176,10 @@ impl SchedulerState {
     pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), Cause>) {
         let Some(capture) = self.captures.remove(&job) else { return };
         let answer = capture.cell.at_hand().map_err(|away| match (away, result) {
-            (Away::Lost(cause), _) => Refusal::SessionGone { cause },
-            (Away::OnWorker(_) | Away::Packed, Err(cause)) => Refusal::NotCaptured { cause },
+            (Away::Lost(cause), _) => Refusal::SessionGone(cause),
+            (Away::OnWorker(_) | Away::Packed, Err(cause)) => Refusal::NotCaptured(cause),
             (Away::OnWorker(_) | Away::Packed, Ok(())) => {
-                Refusal::NotCaptured { cause: "it has moved on".into() }
+                Refusal::NotCaptured("it has moved on".into())
             }
         });
         self.answer(capture, &answer);
@@ -233,9 +233,7 @@ impl SchedulerState {
     /// Adds why the session ended to a refusal, if that is remembered.
     pub(super) fn with_remembered_reason(&self, session: SessionId, refusal: Refusal) -> Refusal {
         match (refusal, self.ended.get(&session)) {
-            (Refusal::SessionGone { .. }, Some(cause)) => {
-                Refusal::SessionGone { cause: cause.clone() }
-            }
+            (Refusal::SessionGone(..), Some(cause)) => Refusal::SessionGone(cause.clone()),
             (refusal, _) => refusal,
         }
     }

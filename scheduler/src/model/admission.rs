@@ -176,7 +176,7 @@ impl Model {
         }
         let limit = self.config.sessions.open;
         if self.sessions.len() >= limit {
-            return Some(Refusal::TooManySessions { limit });
+            return Some(Refusal::TooManySessions(limit));
         }
         let memory = self.memory();
         let (used, limit) = (memory.used_bytes(), memory.limit_bytes);

@@ -216,7 +216,7 @@ async fn a_session_that_idles_too_long_is_closed() {
         .await;
         assert_eq!(ended, idle);
         let refused = rig.scheduler.submit(script_in("ok", idle)).await.unwrap_err();
-        assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+        assert!(matches!(refused, Refusal::SessionGone(..)), "{refused}");
         assert_eq!(count(&rig, used).await, 3);
     })
     .await;
@@ -328,5 +328,5 @@ async fn a_displaced_session_is_reported_and_a_lost_one_says_why() {
     let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
     let cause =
         "a run that was stopped by force took its state with it, and there was no copy".into();
-    assert_eq!(refused, Refusal::SessionGone { cause });
+    assert_eq!(refused, Refusal::SessionGone(cause));
 }

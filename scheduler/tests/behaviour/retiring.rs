@@ -52,7 +52,7 @@ async fn a_worker_that_is_not_there_can_not_be_retired() {
     let rig = rig(1).await;
     rig.wait_until_idle().await;
     let refused = rig.scheduler.retire(WorkerId(77)).await.unwrap_err();
-    assert_eq!(refused, Refusal::NoSuchWorker { worker: WorkerId(77) });
+    assert_eq!(refused, Refusal::NoSuchWorker(WorkerId(77)));
     assert!(!refused.is_overload() && refused.retry_after().is_none());
     within(rig.scheduler.drain()).await;
     let refused = rig.scheduler.retire(WorkerId(1)).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn nothing_is_lost_while_workers_are_retired_all_the_time() {
             match rig.scheduler.retire(worker.worker).await {
                 Ok(()) => retired += 1,
                 Err(refusal) => {
-                    assert!(matches!(refusal, Refusal::NoSuchWorker { .. }), "{refusal}");
+                    assert!(matches!(refusal, Refusal::NoSuchWorker(..)), "{refusal}");
                 }
             }
         }

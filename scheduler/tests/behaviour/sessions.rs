@@ -90,7 +90,7 @@ async fn a_fork_goes_its_own_way() {
     assert_eq!(count(&rig, fork).await, 3);
     assert_eq!(count(&rig, first).await, 2);
     let taken = rig.scheduler.adopt("a", BuildId::default(), None).await.unwrap_err();
-    assert_eq!(taken, Refusal::SessionExists { name: "a".to_owned() });
+    assert_eq!(taken, Refusal::SessionExists("a".to_owned()));
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn a_worker_that_dies_takes_only_the_session_that_was_on_it() {
         "{died:?}"
     );
     let refused = rig.scheduler.submit(script_in("ok", second)).await.unwrap_err();
-    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert!(matches!(refused, Refusal::SessionGone(..)), "{refused}");
     assert_eq!(count(&rig, first).await, 2);
 }
 
@@ -216,7 +216,7 @@ async fn a_state_that_can_not_be_suspended_is_lost_and_its_session_says_so() {
          interpreter did not start: scripted to fail"
     );
     let refused = rig.scheduler.submit(script_in("ok", lost)).await.unwrap_err();
-    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert!(matches!(refused, Refusal::SessionGone(..)), "{refused}");
     assert_eq!(count(&rig, other).await, 2);
 }
 
@@ -228,7 +228,7 @@ async fn a_copy_of_a_lost_state_says_why_and_the_name_is_free() {
     rig.source.fail_suspends(1);
     assert_eq!(count(&rig, second).await, 1);
     let refused = within(rig.scheduler.capture(first)).await.unwrap_err();
-    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert!(matches!(refused, Refusal::SessionGone(..)), "{refused}");
     rig.source.fail_suspends(1);
     assert!(run(&rig, "ok", None).await.is_success());
     assert_eq!(place(&rig, second), SessionPlace::Lost);
@@ -242,7 +242,7 @@ async fn a_copy_that_fails_leaves_the_session_as_it_was() {
     assert_eq!(count(&rig, session).await, 1);
     rig.source.fail_suspends(1);
     let refused = within(rig.scheduler.capture(session)).await.unwrap_err();
-    assert!(matches!(refused, Refusal::NotCaptured { .. }), "{refused}");
+    assert!(matches!(refused, Refusal::NotCaptured(..)), "{refused}");
     assert_eq!(count(&rig, session).await, 2);
 }
 
@@ -282,7 +282,7 @@ async fn a_closed_session_drops_its_state_and_is_not_suspended() {
     let other = open(&rig, "a").await;
     assert_eq!(count(&rig, other).await, 1);
     let refused = within(rig.scheduler.capture(other)).await.unwrap_err();
-    assert!(matches!(refused, Refusal::NotCaptured { .. }), "{refused}");
+    assert!(matches!(refused, Refusal::NotCaptured(..)), "{refused}");
 }
 
 #[tokio::test]

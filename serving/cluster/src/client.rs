@@ -541,7 +541,7 @@ impl Streams {
     ) -> Result<JobResult, Error> {
         match self.text(payload, headers).await {
             Ok(text) => Ok(JobResult::read(&text, headers)),
-            Err(Error::Damaged { what }) => Ok(JobResult::damaged(&what)),
+            Err(Error::Damaged(what)) => Ok(JobResult::damaged(&what)),
             Err(error) => Err(error),
         }
     }

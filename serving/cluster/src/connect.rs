@@ -39,21 +39,15 @@ pub enum Notice {
     /// The server refuses this client, which tries again.
     #[display("the NATS server now refuses these credentials; trying again until it takes them")]
     Refused,
-    /// The queue of the pool is full; jobs wait until there is room.
-    #[display("the queue on the NATS server is full ({answer}); waiting until there is room")]
-    Full {
-        /// The server's words.
-        answer: String,
-    },
+    /// The queue of the pool is full, as the server says; jobs wait until there is room.
+    #[display("the queue on the NATS server is full ({_0}); waiting until there is room")]
+    Full(String),
     /// There is room in the queue again.
     #[display("the queue on the NATS server has room again")]
     HasRoom,
-    /// The server can't do something now, which is tried again.
-    #[display("{text}; trying again")]
-    Trouble {
-        /// What, and its answer.
-        text: String,
-    },
+    /// The server can't do this now, which is tried again.
+    #[display("{_0}; trying again")]
+    Trouble(String),
 }
 
 /// Receives notices.
@@ -271,7 +265,7 @@ impl Link {
             };
             attempts += 1;
             if attempts == quiet_attempts {
-                self.tell(Notice::Trouble { text: format!("can't {what}: {error}") });
+                self.tell(Notice::Trouble(format!("can't {what}: {error}")));
             }
             sleep(pause).await;
         }

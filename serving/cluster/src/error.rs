@@ -79,11 +79,8 @@ pub enum Error {
         source: Cause,
     },
     /// Nobody has set up a pool of this name on the server.
-    #[error("the NATS server has no pool `{pool}`; start a worker of it, or check the name")]
-    NoPool {
-        /// The name.
-        pool: String,
-    },
+    #[error("the NATS server has no pool `{0}`; start a worker of it, or check the name")]
+    NoPool(String),
     /// A name can't be part of a subject.
     #[error(
         "`{name}` can't be the name of a {of}; use 1 to {most} of the characters a-z A-Z 0-9 _ -"
@@ -113,12 +110,9 @@ pub enum Error {
     /// What is to be a package of a pool's image isn't a wheel.
     #[error(
         "`{}` can't be sent to the workers of a pool: it isn't a wheel; make one with \
-         `pip wheel --no-deps`", path.display()
+         `pip wheel --no-deps`", .0.display()
     )]
-    NoWheel {
-        /// The path.
-        path: PathBuf,
-    },
+    NoWheel(PathBuf),
     /// A pool begins from another image than the others of its name.
     #[error(
         "the image of the pool `{pool}` is {there}, and here it is {here}; use the same Hatchery, \
@@ -155,12 +149,9 @@ pub enum Error {
     /// A job can't be sent in this form.
     #[error("`file` can't be sent: it is a path of this machine; send the program's text")]
     File,
-    /// What the server has isn't what a worker or a client of Hatchery has stored there.
-    #[error("{what} on the NATS server is damaged, or another program wrote it")]
-    Damaged {
-        /// What is damaged.
-        what: String,
-    },
+    /// What the server has as this isn't what a worker or a client of Hatchery has stored there.
+    #[error("{0} on the NATS server is damaged, or another program wrote it")]
+    Damaged(String),
     /// The server can't do what was asked for.
     #[error("the NATS server can't {what}")]
     Server {

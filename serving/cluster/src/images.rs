@@ -178,7 +178,7 @@ impl PoolImage {
 
 /// Returns the name of a wheel's file.
 fn wheel_name(path: &Path) -> Result<String, Error> {
-    let unfit = || Error::NoWheel { path: path.to_owned() };
+    let unfit = || Error::NoWheel(path.to_owned());
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(unfit)?;
     let package =
         Package { name: name.to_owned(), digest: blake3::hash(b"").to_hex().to_string(), bytes: 0 };
@@ -303,7 +303,7 @@ impl Images {
         loop {
             attempts += 1;
             match self.fetch_from(&store, folder, cache_dir).await {
-                Err(Error::Damaged { .. }) if attempts < ATTEMPTS => sleep(PAUSE).await,
+                Err(Error::Damaged(..)) if attempts < ATTEMPTS => sleep(PAUSE).await,
                 fetched => return fetched,
             }
         }
@@ -411,7 +411,7 @@ async fn forget(store: &Objects, recipe: &Recipe) -> Result<(), Cause> {
 }
 
 fn damaged() -> Error {
-    Error::Damaged { what: "the image of the pool".to_owned() }
+    Error::Damaged("the image of the pool".to_owned())
 }
 
 fn failed(answer: impl Display) -> Error {

@@ -110,7 +110,7 @@ impl Streams {
 }
 
 fn damaged() -> Error {
-    Error::Damaged { what: "a large job or result".to_owned() }
+    Error::Damaged("a large job or result".to_owned())
 }
 
 fn failed(answer: impl std::fmt::Display) -> Error {
@@ -231,13 +231,13 @@ impl Streams {
                 Failure::TooLarge => return Err(Error::MaxPayload),
                 Failure::Full(answer) => {
                     if !std::mem::replace(&mut is_full, true) {
-                        self.link.tell(Notice::Full { answer });
+                        self.link.tell(Notice::Full(answer));
                     }
                 }
                 Failure::Trouble(cause) => {
                     if attempts == QUIET_ATTEMPTS {
                         let text = format!("can't store a message on the NATS server: {cause}");
-                        self.link.tell(Notice::Trouble { text });
+                        self.link.tell(Notice::Trouble(text));
                     }
                 }
             }

@@ -63,7 +63,7 @@ impl JobResult {
 
     /// Returns the result of a job whose result can't be read.
     pub(crate) fn damaged(what: &str) -> Self {
-        let error = Error::Damaged { what: what.to_owned() };
+        let error = Error::Damaged(what.to_owned());
         let problem = Problem::new(ProblemKind::Sandbox, error.to_string());
         match failed(&problem.with_reason("damaged")) {
             Value::Object(json) => Self { json, worker: None },

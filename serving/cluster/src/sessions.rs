@@ -409,7 +409,7 @@ impl Sessions {
         let read = self.states.get(&state.object, LARGEST_STATE).await;
         let bytes = read.map_err(|error| Error::server("read the state of a session", error))?;
         let is_whole = |bytes: &Vec<u8>| blake3::hash(bytes).to_hex().as_str() == state.digest;
-        let damaged = || Error::Damaged { what: "the state of a session".to_owned() };
+        let damaged = || Error::Damaged("the state of a session".to_owned());
         bytes.filter(is_whole).ok_or_else(damaged)
     }
 

@@ -107,7 +107,7 @@ impl Streams {
         let name = Subjects(pool.clone()).store("jobs");
         match found(&context, &name).await {
             Ok(Some(_)) => Self::open(connection, pool, &Settings::default()).await,
-            Ok(None) => Err(Error::NoPool { pool: pool.to_string() }),
+            Ok(None) => Err(Error::NoPool(pool.to_string())),
             Err(error) => Err(Error::setup(name, error)),
         }
     }

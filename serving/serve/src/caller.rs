@@ -21,15 +21,12 @@ pub struct Caller {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTenant {
-    /// The name is too long, empty, or has other characters.
+    /// The name, of which this is the beginning, is too long, empty, or has other characters.
     #[error(
-        "`{tenant}` can't be a tenant's name: give 1 to {MOST_TENANT_BYTES} bytes without `/`, \
+        "`{0}` can't be a tenant's name: give 1 to {MOST_TENANT_BYTES} bytes without `/`, \
          blanks and control characters"
     )]
-    Name {
-        /// The name, or its beginning.
-        tenant: String,
-    },
+    Name(String),
     /// The name is that of jobs without a tenant.
     #[error(
         "`{DEFAULT_TENANT}` can't be a tenant's name: it stands for jobs without a tenant; choose \
@@ -63,7 +60,7 @@ impl Caller {
         }
         // Names of sessions in the pool begin with the tenant and a slash.
         if tenant.is_empty() || tenant.len() > MOST_TENANT_BYTES || !tenant.chars().all(is_part) {
-            return Err(InvalidTenant::Name { tenant: tenant.chars().take(100).collect() });
+            return Err(InvalidTenant::Name(tenant.chars().take(100).collect()));
         }
         let intake = Intake::BATCH.without(Field::File).without(Field::Tenant).lowering_only();
         Ok(Self { tenant: Some(tenant), token: None, intake, interface: Interface::Http })
@@ -176,7 +173,7 @@ mod tests {
     fn names_that_mean_something_here_are_no_tenants() {
         assert!(matches!(Caller::of_tenant("default"), Err(InvalidTenant::Default)));
         for name in ["", "a/b", "a b", "a\n", &"a".repeat(101)] {
-            assert!(matches!(Caller::of_tenant(name), Err(InvalidTenant::Name { .. })), "{name}");
+            assert!(matches!(Caller::of_tenant(name), Err(InvalidTenant::Name(..))), "{name}");
         }
         assert!(Caller::of_tenant("Default").is_ok());
     }

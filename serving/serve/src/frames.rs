@@ -78,18 +78,12 @@ pub enum BindError {
     /// Another process listens there.
     #[error(
         "another process listens at `{}`: connect to it, or give another path",
-        path.display()
+        .0.display()
     )]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
+    InUse(PathBuf),
     /// There is something else than a socket.
-    #[error("`{}` is not a socket: give another path", path.display())]
-    Occupied {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("`{}` is not a socket: give another path", .0.display())]
+    Occupied(PathBuf),
     /// The system refuses.
     #[error(
         "can't listen at `{}`: give a path of at most 107 bytes in a folder that you can write to",
@@ -114,10 +108,10 @@ impl UnixServer {
         match path.symlink_metadata() {
             Err(_) => {}
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(BindError::Occupied { path });
+                return Err(BindError::Occupied(path));
             }
             Ok(_) if UnixStream::connect(&path).await.is_ok() => {
-                return Err(BindError::InUse { path });
+                return Err(BindError::InUse(path));
             }
             Ok(_) => {}
         }

@@ -75,7 +75,7 @@ pub async fn serve(
         && config.tokens.is_empty()
         && !config.watching_only
     {
-        return Err(HttpError::NoTokens { address });
+        return Err(HttpError::NoTokens(address));
     }
     config::check(&config.tokens)?;
     let bounds = connections::Bounds {

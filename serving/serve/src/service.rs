@@ -206,7 +206,7 @@ impl Service {
     /// Keeps a session that was opened as `own` in the pool, and as `name` for its caller.
     fn keep(&self, own: String, name: &str, opened: Result<Session, Error>) -> Result<(), Problem> {
         let session = opened.map_err(|error| match error {
-            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(name),
+            Error::Refused(hatchery::Refusal::SessionExists(..)) => exists(name),
             error => error.problem(),
         })?;
         self.kept.lock().sessions.insert(own, session);

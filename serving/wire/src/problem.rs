@@ -103,11 +103,8 @@ pub enum InvalidJob {
         known: Vec<String>,
     },
     /// The field exists, but this caller may not use it.
-    #[error("`{field}` can't be used here: {}", field.reason())]
-    NotTaken {
-        /// The field.
-        field: Field,
-    },
+    #[error("`{}` can't be used here: {}", .0, .0.reason())]
+    NotTaken(Field),
     /// The value has the wrong type.
     #[error("`{field}` must be {expected}, not {found}")]
     Type {
@@ -128,20 +125,14 @@ pub enum InvalidJob {
         /// The unit and the range.
         expected: String,
     },
-    /// The contents of a file aren't valid base64.
+    /// The contents of the file at this path aren't valid base64.
     #[error(
-        "the `base64` of the file `{path}` is invalid; use the digits A-Z a-z 0-9 + / with padding"
+        "the `base64` of the file `{0}` is invalid; use the digits A-Z a-z 0-9 + / with padding"
     )]
-    Base64 {
-        /// The file, a key of the field `files`.
-        path: String,
-    },
-    /// No field says what to run.
-    #[error("give the program as {expected}")]
-    NoProgram {
-        /// The fields that would.
-        expected: String,
-    },
+    Base64(String),
+    /// No field says what to run; one of these would.
+    #[error("give the program as {0}")]
+    NoProgram(String),
     /// Two fields say what to run.
     #[error("give only one of `{first}` and `{second}`")]
     TwoPrograms {

@@ -90,7 +90,7 @@ impl Intake {
                 continue;
             };
             if !self.takes(field) {
-                return Err(InvalidJob::NotTaken { field });
+                return Err(InvalidJob::NotTaken(field));
             }
             job.set(field, value, self)?;
         }
@@ -104,7 +104,7 @@ impl Intake {
     /// A field isn't accepted, a number is out of range, or there isn't exactly one program.
     pub fn check(&self, job: &Job) -> Result<(), InvalidJob> {
         if let Some(field) = job.given().find(|field| !self.takes(*field)) {
-            return Err(InvalidJob::NotTaken { field });
+            return Err(InvalidJob::NotTaken(field));
         }
         self.check_program(job)?;
         let check = |field, time: Option<Duration>, most| {
@@ -125,7 +125,7 @@ impl Intake {
             job.given().filter(|field| matches!(field, Field::Code | Field::File | Field::Call));
         match (programs.next(), programs.next()) {
             (Some(_), None) => Ok(()),
-            (None, _) => Err(InvalidJob::NoProgram { expected: self.programs() }),
+            (None, _) => Err(InvalidJob::NoProgram(self.programs())),
             (Some(first), Some(second)) => Err(InvalidJob::TwoPrograms { first, second }),
         }
     }
@@ -194,7 +194,7 @@ fn files(value: Value) -> Result<BTreeMap<String, Contents>, InvalidJob> {
             Value::Object(fields) => match (fields.len(), fields.get("base64")) {
                 (1, Some(Value::String(text))) => {
                     let bytes = BASE64_STANDARD.decode(text);
-                    Contents::Bytes(bytes.map_err(|_| InvalidJob::Base64 { path: cut(&path) })?)
+                    Contents::Bytes(bytes.map_err(|_| InvalidJob::Base64(cut(&path)))?)
                 }
                 _ => return Err(wrong_item("files", expected, &fields.into())),
             },

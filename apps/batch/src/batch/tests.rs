@@ -109,7 +109,7 @@ async fn ran(
                     format!("{id} {} {when} {}", ending.name(), tally.done())
                 }
                 Event::NotKept { id, problem } => format!("{id} {problem}"),
-                Event::AllRead { lines } => format!("{lines} lines"),
+                Event::AllRead(lines) => format!("{lines} lines"),
             });
         })
         .await;

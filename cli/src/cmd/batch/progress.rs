@@ -126,7 +126,7 @@ fn observer(latest: watch::Sender<Tally>, total: Total) -> Observe {
         Event::Done { tally, .. } => {
             latest.send_replace(*tally);
         }
-        Event::AllRead { lines } => total.store(lines, Ordering::Relaxed),
+        Event::AllRead(lines) => total.store(lines, Ordering::Relaxed),
         Event::NotKept { id, problem } => {
             terminal::error(format_args!("line with id {id}: {problem}"));
         }

@@ -73,7 +73,7 @@ impl Image {
             remove_unfinished(&engine.cache().root().join(FOLDER));
         }
         let captured = template::capture(engine, &layout, spec, &key, progress.as_ref())?;
-        progress.report(Progress::BuildingImage { what: "writing the image" });
+        progress.report(Progress::BuildingImage("writing the image"));
         let build = engine.inner.build.name();
         let warnings = warnings(engine, spec)?;
         let header = ImageHeader::new(&key, spec, build, warnings, &captured);

@@ -25,11 +25,11 @@ pub(super) fn capture(
     key: &str,
     progress: &dyn ProgressSink,
 ) -> Result<Captured, ImageError> {
-    progress.report(Progress::BuildingImage { what: "starting Python" });
+    progress.report(Progress::BuildingImage("starting Python"));
     writes::check(&engine.inner.build.wasm()?)?;
     let seed = u64::from_str_radix(&key[..16], 16).expect("a key is hexadecimal digits");
     let mut template = engine.start_with(layout, Some(Deterministic::new(seed)))?;
-    progress.report(Progress::BuildingImage { what: "importing modules" });
+    progress.report(Progress::BuildingImage("importing modules"));
     let prepared = template.prepare(spec);
     match prepared.outcome.verdict {
         Verdict::Completed { .. } => {}

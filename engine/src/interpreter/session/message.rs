@@ -86,14 +86,14 @@ impl SessionMessage {
     /// # Errors
     /// They aren't those of a session.
     pub fn new(mut bytes: Vec<u8>) -> Result<Self, SessionError> {
-        let damaged = SessionError::Damaged { detail: "a part of it is missing" };
+        let damaged = SessionError::Damaged("a part of it is missing");
         let Some((rest, length)) = bytes.split_last_chunk::<LENGTH_BYTES>() else {
             return Err(damaged);
         };
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let Some(at) = rest.len().checked_sub(length) else { return Err(damaged) };
         let loans = postcard::from_bytes(&rest[at..])
-            .map_err(|_| SessionError::Damaged { detail: "its folders can't be read" })?;
+            .map_err(|_| SessionError::Damaged("its folders can't be read"))?;
         bytes.truncate(at);
         Ok(Self { bytes, loans })
     }
@@ -121,8 +121,8 @@ impl SessionMessage {
             Some((path, folder(number, identity).filter(|_| is_absolute)?))
         });
         let mounts: Option<Vec<_>> = mounts.collect();
-        let mounts = mounts
-            .ok_or(SessionError::Damaged { detail: "it refers to a folder that isn't mounted" })?;
+        let mounts =
+            mounts.ok_or(SessionError::Damaged("it refers to a folder that isn't mounted"))?;
         let files = files.into_iter().map(|file| Arc::new(File::from(file))).collect();
         let revive = |host: SavedHost| host.revive_with(&image.inner.layout, &mounts, files);
         SessionState::decoded(image, &self.bytes, revive).map_err(Unread::for_process)

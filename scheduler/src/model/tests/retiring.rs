@@ -94,7 +94,7 @@ fn a_request_outweighs_other_reasons() {
 fn only_workers_that_live_can_be_retired() {
     let mut harness = Harness::small(2, 10);
     let none = |worker| {
-        let refusal = Refusal::NoSuchWorker { worker: WorkerId(worker) };
+        let refusal = Refusal::NoSuchWorker(WorkerId(worker));
         (Err(refusal), Vec::new())
     };
     assert_eq!(harness.retire(1), none(1), "it has not started");

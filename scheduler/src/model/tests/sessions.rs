@@ -119,7 +119,7 @@ fn a_lost_session_settles_its_jobs_and_takes_no_more() {
     assert_eq!(harness.send(lost), [settled, ended(1, "lost")]);
     assert_eq!(harness.finish(1, 1), concluded([]));
     let refused = harness.submit_to(3, 1);
-    assert!(matches!(refusal_of(&refused), Refusal::SessionGone { .. }));
+    assert!(matches!(refusal_of(&refused), Refusal::SessionGone(..)));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_closed_session_finishes_its_jobs_first() {
     let _ = harness.submit_to(1, 1);
     assert_eq!(harness.send(Event::SessionClosed(SessionId(1))), []);
     let refused = harness.submit_to(2, 1);
-    assert!(matches!(refusal_of(&refused), Refusal::SessionGone { .. }));
+    assert!(matches!(refusal_of(&refused), Refusal::SessionGone(..)));
     assert_eq!(harness.finish(1, 1), concluded([ended(1, "it was closed")]));
 }
 
@@ -139,7 +139,7 @@ fn sessions_count_until_they_end() {
     let mut harness = Harness::small(2, 10);
     harness.open(1);
     harness.open(2);
-    assert_eq!(harness.model.refuses_session(0), Some(Refusal::TooManySessions { limit: 2 }));
+    assert_eq!(harness.model.refuses_session(0), Some(Refusal::TooManySessions(2)));
     assert_eq!(harness.send(Event::SessionClosed(SessionId(1))), [ended(1, "it was closed")]);
     assert_eq!(harness.model.refuses_session(0), None);
 }

@@ -358,7 +358,7 @@ impl Claim<'_> {
         let text = self.shared.streams.text(&self.message.payload, self.message.headers.as_ref());
         let text = match text.await {
             Ok(text) => text,
-            Err(error @ crate::Error::Damaged { .. }) => {
+            Err(error @ crate::Error::Damaged(..)) => {
                 let problem = Problem::new(ProblemKind::Usage, error.to_string());
                 return Err(NoJob::Bad(problem.with_reason("damaged")));
             }

@@ -113,13 +113,10 @@ impl IntoResponse for Failure {
 pub enum HttpError {
     /// Other machines could reach the address, and callers need no token.
     #[error(
-        "other machines may reach `{address}`, so callers need tokens there: give `--token-file`, \
+        "other machines may reach `{0}`, so callers need tokens there: give `--token-file`, \
          or serve on 127.0.0.1"
     )]
-    NoTokens {
-        /// The address.
-        address: SocketAddr,
-    },
+    NoTokens(SocketAddr),
     /// The listener has no address.
     #[error("the listener has no address")]
     Listener(#[source] std::io::Error),

@@ -366,7 +366,7 @@ fn an_address_that_others_reach_needs_tokens() {
         })
     };
     let refused = serve(POOL.clone(), HttpConfig::default()).unwrap_err();
-    assert!(matches!(refused, HttpError::NoTokens { .. }));
+    assert!(matches!(refused, HttpError::NoTokens(..)));
     assert!(refused.to_string().contains("give `--token-file`"), "{refused}");
     assert!(serve(POOL.clone(), tokens()).is_ok());
 }

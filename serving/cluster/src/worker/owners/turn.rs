@@ -152,7 +152,7 @@ impl SessionOwner {
                     "the record of the session `{name}` is damaged, or of a later version of \
                      Hatchery, whose workers can run its turns"
                 );
-                self.shared.streams.link.tell(Notice::Trouble { text });
+                self.shared.streams.link.tell(Notice::Trouble(text));
                 Stop::Later(FOREIGN)
             }
         })?;
@@ -246,7 +246,7 @@ impl SessionOwner {
         let ticket = match submitted {
             Ok(ticket) => ticket,
             // The pool has closed it. Its state is stored.
-            Err(Error::Refused(Refusal::SessionGone { .. })) => {
+            Err(Error::Refused(Refusal::SessionGone(..))) => {
                 self.drop_copy();
                 return Err(Stop::Later(SHORTLY).into());
             }
@@ -271,7 +271,7 @@ impl SessionOwner {
             None => None,
             Some(state) => Some(match self.sessions.state(state).await {
                 Ok(bytes) => bytes,
-                Err(error @ crate::Error::Damaged { .. }) => {
+                Err(error @ crate::Error::Damaged(..)) => {
                     // Or somebody else has replaced it meanwhile.
                     let found = self.sessions.record(&self.key, "").await;
                     return Err(match found {
@@ -394,7 +394,7 @@ impl SessionOwner {
             Some(PendingResult::Object(name)) => match self.shared.streams.object(&name).await {
                 Ok(text) => Some(text),
                 // Its submitter learns that the result is damaged.
-                Err(crate::Error::Damaged { .. }) => Some("null".into()),
+                Err(crate::Error::Damaged(..)) => Some("null".into()),
                 Err(error) => return Err(later(error)),
             },
         };
