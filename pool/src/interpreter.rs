@@ -61,9 +61,6 @@ pub enum Readiness {
     Later,
     /// It can't be copied: its session has threads, and is lost if another one takes its place.
     Stays,
-    /// A program of sessions was run so often that compiling it pays, which a reset does. The
-    /// session that rests here is suspended for that.
-    NeedsReset,
 }
 
 /// Runs programs on one thread.

@@ -51,12 +51,6 @@ impl Interpreter {
         self.image.as_ref().is_some_and(|image| image.inner.bytecode.wants_any())
     }
 
-    /// Returns whether a program was run so often that a session which rests here should be suspended
-    /// for [`Self::compile_ahead`].
-    pub fn is_compiling_pressing(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.inner.bytecode.is_pressing())
-    }
-
     /// Returns the code of a program; `None` if each run has to compile it. The interpreter must be
     /// reset afterwards.
     #[tracing::instrument(level = "debug", skip_all)]

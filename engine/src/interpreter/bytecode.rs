@@ -22,9 +22,6 @@ const RUNS_BEFORE: u8 = 3;
 const COUNTED: usize = 2048;
 /// How many programs may wait to be compiled ahead. Further ones are counted again.
 const MOST_WANTED: usize = 8;
-/// How often a program is wanted until a session is suspended so that it can be compiled. Resuming
-/// the session again costs about as much as this many compilations.
-const PRESSING: u8 = 3;
 /// The memory that a program takes apart from its code.
 const ENTRY_BYTES: usize = 96;
 
@@ -53,8 +50,6 @@ struct BytecodeState {
 #[derive(Debug)]
 pub(crate) struct Wanted {
     key: ProgramKey,
-    /// How often it was wanted.
-    times: u8,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
 }
@@ -87,11 +82,8 @@ impl BytecodeCache {
         state.runs.put(key, if is_wanted { 0 } else { runs }, 1);
         if is_wanted {
             let wanted = &mut state.wanted;
-            if let Some(known) = wanted.iter_mut().find(|wanted| wanted.key == key) {
-                known.times = known.times.saturating_add(1);
-            } else if wanted.len() < MOST_WANTED {
-                let source = source.to_owned();
-                wanted.push_back(Wanted { key, times: 1, source, is_expression });
+            if wanted.len() < MOST_WANTED && wanted.iter().all(|wanted| wanted.key != key) {
+                wanted.push_back(Wanted { key, source: source.to_owned(), is_expression });
                 self.wants_any.store(true, Ordering::Release);
             }
         }
@@ -101,11 +93,6 @@ impl BytecodeCache {
     /// Returns whether a program is to be compiled ahead.
     pub(crate) fn wants_any(&self) -> bool {
         self.wants_any.load(Ordering::Acquire)
-    }
-
-    /// Returns whether a program is wanted so often that a session should be suspended for it.
-    pub(crate) fn is_pressing(&self) -> bool {
-        self.wants_any() && self.state.lock().wanted.iter().any(|wanted| wanted.times >= PRESSING)
     }
 
     /// Returns a program that is to be compiled ahead. The caller puts its code.
@@ -220,15 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_nobody_compiles_becomes_pressing() {
+    fn a_program_that_nobody_compiles_is_wanted_once() {
         let cache = BytecodeCache::new(1 << 20);
-        for run in 1..=RUNS_BEFORE * PRESSING {
-            assert!(!cache.is_pressing(), "{run}");
+        for _ in 0..3 * RUNS_BEFORE {
             assert_eq!(cache.code("x", false), None);
         }
-        assert!(cache.is_pressing());
-        assert!(cache.wanted().is_some() && cache.wanted().is_none(), "each is wanted once");
-        assert!(!cache.is_pressing());
+        assert!(cache.wanted().is_some() && cache.wanted().is_none());
     }
 
     #[test]

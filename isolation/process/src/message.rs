@@ -154,8 +154,6 @@ pub(crate) struct WorkerStats {
     pub(crate) reset_bytes: u64,
     /// Whether its next reset compiles a program.
     pub(crate) has_to_compile: bool,
-    /// Whether a session should be suspended for that.
-    pub(crate) is_compiling_pressing: bool,
     pub(crate) has_threads: bool,
     pub(crate) had_code: bool,
 }

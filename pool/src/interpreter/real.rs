@@ -67,7 +67,6 @@ impl Interpreter for engine::Interpreter {
         let is_soon = match is_last {
             true => self.resets_soon() && !self.has_to_compile(),
             false if self.threads() > 0 => return Readiness::Stays,
-            false if self.is_compiling_pressing() => return Readiness::NeedsReset,
             false => self.copies_soon(),
         };
         match is_soon {

@@ -134,18 +134,12 @@ impl<'a> Slot<'a> {
         // This comes last, because nobody waits for the command's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            if self.has_offered || !self.should_reset(&session) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            self.vacate();
+        } else if !self.is_pristine {
+            let began = Instant::now();
+            let worker = self.worker();
+            tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
+            self.reset = Some(began.elapsed()).filter(|_| !self.was_self_test);
         }
-        if self.is_pristine {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let began = Instant::now();
-        let worker = self.worker();
-        tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
-        self.reset = Some(began.elapsed()).filter(|_| !self.was_self_test);
         Ok(ControlFlow::Continue(()))
     }
 
@@ -161,7 +155,8 @@ impl<'a> Slot<'a> {
     fn offer_of(&mut self, memory_bytes: u64, kept_bytes: u64) -> Offer {
         let permit = WorkerPermit { control: Arc::clone(self.control) };
         let (build, reset) = (self.build, self.reset.take());
-        let stays = self.session.is_some() && self.is_ready_as(Readiness::Stays);
+        let present = self.interpreter.as_ref().filter(|_| self.session.is_some());
+        let stays = present.is_some_and(|it| it.readiness(false) == Readiness::Stays);
         Offer { permit, build, memory_bytes, kept_bytes, stays, reset }
     }
 
@@ -330,17 +325,6 @@ impl<'a> Slot<'a> {
     fn has_ended(&self) -> bool {
         let process = self.interpreter.as_ref().and_then(|interpreter| interpreter.process());
         process.is_some_and(|process| process.has_ended())
-    }
-
-    /// Returns whether the session that is here should be suspended, since the interpreter needs a
-    /// reset. Its copy makes that cheap.
-    fn should_reset(&self, session: &SessionCell) -> bool {
-        session.copy_on(self.worker()).is_some() && self.is_ready_as(Readiness::NeedsReset)
-    }
-
-    /// Returns whether this is when the session's state can be copied.
-    fn is_ready_as(&self, readiness: Readiness) -> bool {
-        self.interpreter.as_ref().is_some_and(|it| it.readiness(false) == readiness)
     }
 
     /// Drops an interpreter whose process has ended since it was last used: the next program isn't to

@@ -226,22 +226,6 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_suspended_where_the_interpreter_needs_a_reset() {
-    let (mut rig, cell) = (rig_that_keeps(u64::MAX).await, session());
-    rig.source.need_reset();
-    rig.worker().await.send(Command::Run(task(1, "count", Some(&cell))));
-    assert_eq!(count(&rig.finished().await), 1);
-    rig.session_suspended().await;
-    let (permit, reset) = rig.ready().await;
-    assert!(reset.is_some());
-    // It has had its reset, so the session stays after its next turn.
-    permit.send(Command::Run(task(2, "count", Some(&cell))));
-    assert_eq!(count(&rig.finished().await), 2);
-    assert!(rig.ready().await.1.is_none());
-    rig.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn resuming_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.send(Command::Run(task(1, "count", Some(&cell))));

@@ -89,8 +89,6 @@ struct FakeControls {
     starts_held: bool,
     /// Whether resets and copies are said to be short.
     is_ready_soon: bool,
-    /// Whether interpreters need a reset, until one has it.
-    needs_reset: bool,
     is_open: bool,
     running: Vec<JobId>,
     /// The processes of the first interpreters, this many, have ended.
@@ -165,11 +163,6 @@ impl FakeSource {
     /// Interpreters say that they reset soon, and copy soon.
     pub fn be_ready_soon(&self) {
         self.shared.state.lock().is_ready_soon = true;
-    }
-
-    /// Has the interpreter in which a session rests say that it needs a reset.
-    pub fn need_reset(&self) {
-        self.shared.state.lock().needs_reset = true;
     }
 
     /// Ends the processes of all interpreters that there are. What they run fails.
@@ -430,7 +423,6 @@ impl Interpreter for FakeInterpreter {
 
     fn reset(&mut self) -> Result<(), StartError> {
         self.shared.pass(Step::Reset, None)?;
-        self.shared.state.lock().needs_reset = false;
         self.state = FakeState::default();
         Ok(())
     }
@@ -438,7 +430,6 @@ impl Interpreter for FakeInterpreter {
     fn readiness(&self, is_last: bool) -> Readiness {
         let state = self.shared.state.lock();
         match state.is_ready_soon {
-            _ if state.needs_reset && !is_last => Readiness::NeedsReset,
             true => {
                 Readiness::Soon { memory_bytes: if is_last { 0 } else { self.state.memory_bytes } }
             }

@@ -165,7 +165,6 @@ fn stats(interpreter: &Interpreter, reset_bytes: u64) -> WorkerStats {
         memory_bytes: interpreter.private_bytes(),
         reset_bytes,
         has_to_compile: interpreter.has_to_compile(),
-        is_compiling_pressing: interpreter.is_compiling_pressing(),
         has_threads: interpreter.threads() > 0,
         had_code: interpreter.had_code(),
     }

@@ -343,7 +343,6 @@ impl Interpreter for ProcessInterpreter {
                 Readiness::Soon { memory_bytes: self.stats.reset_bytes }
             }
             false if self.stats.has_threads => Readiness::Stays,
-            false if self.stats.is_compiling_pressing => Readiness::NeedsReset,
             _ => Readiness::Later,
         }
     }
