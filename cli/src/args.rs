@@ -376,7 +376,9 @@ pub(crate) fn parse() -> (Arguments, Option<Settings>) {
         let mut matches = definition.try_get_matches_from(&typed)?;
         Arguments::from_arg_matches_mut(&mut matches)
     };
-    let arguments = parse(short_or_long(&typed));
+    // The long version reads the cache.
+    let asks_version = typed.iter().skip(1).any(|argument| argument == "--version");
+    let arguments = parse(if asks_version { definition() } else { Arguments::command() });
     let arguments = arguments.unwrap_or_else(|error| explained(error, &typed).exit());
     let fail = |problem: String| -> ! {
         terminal::error(problem);
@@ -396,12 +398,6 @@ pub(crate) fn parse() -> (Arguments, Option<Settings>) {
         },
         Err(problem) => fail(problem),
     }
-}
-
-/// Returns the definition, with the long version only for `--version`, since that reads the cache.
-fn short_or_long(typed: &[OsString]) -> clap::Command {
-    let asks = typed.iter().skip(1).any(|argument| argument == "--version");
-    if asks { definition() } else { Arguments::command() }
 }
 
 /// Replaces the tip of an error by a helpful one. The tip `-- ARGUMENT`, which clap gives for every

@@ -59,11 +59,6 @@ impl Exit {
         }
     }
 
-    /// Returns the exit that a failure of the pool causes.
-    pub(crate) fn of_failure(error: &hatchery::Error) -> Self {
-        if is_of_input(error) { Self::Usage } else { Self::Sandbox }
-    }
-
     /// Returns the exit of a failed command: a `UsageError` is the user's mistake, anything else
     /// the sandbox's failure.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
@@ -84,7 +79,7 @@ impl Exit {
 
 /// Returns whether the user's input is at fault, whatever the machine: it can't be given to a
 /// program or go into an image, or the session file belongs to another image.
-fn is_of_input(error: &hatchery::Error) -> bool {
+pub(crate) fn is_of_input(error: &hatchery::Error) -> bool {
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::error::SessionError::{NotASession, OtherBuild, OtherImage};
     match error {

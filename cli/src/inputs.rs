@@ -116,11 +116,6 @@ pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
     }
 }
 
-/// Returns whether a program seems to read its standard input.
-pub(crate) fn reads_input(source: &str) -> bool {
-    ["input", "stdin"].iter().any(|name| source.contains(name))
-}
-
 /// Notes that this command has got input, which its program doesn't get.
 pub(crate) fn mention_unread() {
     let stdin = std::io::stdin();

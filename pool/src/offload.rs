@@ -93,12 +93,6 @@ impl OffloadFile {
     }
 }
 
-/// Makes a range of a file a hole, which takes no disk space.
-fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(fallocate(file, flags, at, len)?)
-}
-
 impl Extent {
     fn at(&self) -> u64 {
         self.blocks.start * BLOCK_BYTES
@@ -130,7 +124,8 @@ impl Drop for Extent {
         }
         // Punch the hole before another extent may take these blocks.
         let len = self.blocks.end * BLOCK_BYTES - self.at();
-        if let Err(error) = punch(&heap.file, self.at(), len)
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = fallocate(&heap.file, flags, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(%error, "the disk only gets space back once no session is offloaded");

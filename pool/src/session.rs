@@ -209,16 +209,14 @@ impl StoredState {
 impl Discarded {
     /// Returns whether dropping it takes no time.
     pub(crate) fn is_light(&self) -> bool {
-        match &self.0 {
+        let rest = match &self.0 {
             CellState::Stored(rest)
             | CellState::On {
                 held: HeldState::Same(rest) | HeldState::Changing(Some(rest)), ..
-            } => {
-                matches!(rest, StoredState::Fresh)
-            }
-            CellState::On { held: HeldState::Changing(None) | HeldState::Changed, .. }
-            | CellState::Lost(_) => true,
-        }
+            } => rest,
+            _ => return true,
+        };
+        matches!(rest, StoredState::Fresh)
     }
 }
 

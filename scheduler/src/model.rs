@@ -551,9 +551,8 @@ impl Model {
         oldest.map(|job| job.submitted)
     }
 
-    /// Queued jobs of `session`; `None` if it isn't open.
-    pub(crate) fn session_depth(&self, session: SessionId) -> Option<usize> {
-        self.sessions.get(session).map(|session| session.waiting.len())
+    pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(id)
     }
 
     /// Whether `session` takes jobs.
@@ -564,11 +563,6 @@ impl Model {
     /// Queued and running jobs of `session`.
     pub(crate) fn load(&self, session: SessionId) -> usize {
         self.sessions.get(session).map_or(0, Session::load)
-    }
-
-    /// Why `session` was last evicted, if it ever was.
-    pub(crate) fn eviction_of(&self, session: SessionId) -> Option<&EvictionReason> {
-        self.sessions.get(session)?.evicted.as_ref()
     }
 
     /// The session whose state `worker` holds.

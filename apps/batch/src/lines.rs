@@ -30,6 +30,8 @@ pub struct TooLong;
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Lines({number})")]
 pub struct Lines {
     reader: Box<dyn AsyncBufRead + Unpin + Send>,
     /// The part of the current line read so far. Kept here, so that dropping `next` loses nothing.
@@ -100,12 +102,6 @@ impl Lines {
         self.number += 1;
         let line = std::mem::take(&mut self.partial);
         if std::mem::take(&mut self.is_too_long) { Err(TooLong) } else { Ok(line) }
-    }
-}
-
-impl std::fmt::Debug for Lines {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Lines").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

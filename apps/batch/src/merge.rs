@@ -1,7 +1,6 @@
 //! Merges the results of a batch's shards, or finds what is missing.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::ops::Range;
@@ -212,19 +211,14 @@ pub struct Surplus {
 }
 
 /// Where a result is. It is written as ``line 3 of `part-1` ``.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, derive_more::Display, Clone, PartialEq, Eq)]
+#[display("line {line} of `{}`", path.display())]
 #[non_exhaustive]
 pub struct ResultPlace {
     /// The number of its line there, from 1.
     pub line: usize,
     /// The part.
     pub path: PathBuf,
-}
-
-impl fmt::Display for ResultPlace {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {} of `{}`", self.line, self.path.display())
-    }
 }
 
 impl Parts {

@@ -1,7 +1,6 @@
 //! Where a batch writes its results, and what an earlier run left there.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -22,9 +21,12 @@ use crate::shard::Shard;
 /// that shard alone, and each result names it.
 ///
 /// A file is locked: no other batch writes to it until this is dropped.
+#[derive(derive_more::Debug)]
 #[must_use = "a batch writes its results there"]
 pub struct Output {
+    #[debug(skip)]
     pub(crate) sink: Sink,
+    #[debug(skip)]
     pub(crate) earlier: Earlier,
     pub(crate) shard: Option<Shard>,
     /// What an earlier run left; `None` if this doesn't resume.
@@ -80,14 +82,6 @@ impl Output {
     pub fn resume(path: &Path, shard: Option<Shard>) -> Result<Self, Error> {
         let (earlier, file, resumed) = resume(path, shard)?;
         Ok(Self { sink: Sink::File(file), earlier, shard, resumed: Some(resumed) })
-    }
-}
-
-impl fmt::Debug for Output {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shard, resumed) = (&self.shard, &self.resumed);
-        let mut output = formatter.debug_struct("Output");
-        output.field("shard", shard).field("resumed", resumed).finish_non_exhaustive()
     }
 }
 

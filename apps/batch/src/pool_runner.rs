@@ -1,7 +1,6 @@
 //! Runs the jobs of a batch in a pool of this process.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,6 +36,8 @@ const SMALL_BYTES: usize = 64 << 20;
 /// The batch bounds what waits in the pool, at 64 jobs and 64 MiB per worker. So the pool itself
 /// needs no bound in bytes. Give its builder `queue_limit_bytes(usize::MAX)`, or it refuses jobs of
 /// large lines.
+#[derive(derive_more::Debug)]
+#[debug("PoolRunner({workers} workers)")]
 pub struct PoolRunner {
     pool: Hatchery,
     in_pool: Arc<InPool>,
@@ -190,13 +191,6 @@ pub(crate) fn prepare(line: Parsed, give: impl Fn(Job) -> Job) -> Result<Prepare
     let job = give(script.unwrap_or_default()).with_wire(line, &Intake::BATCH)?;
     let bytes = job.source().len() + job.input_bytes();
     Ok(Prepared { job: LineJob { job, deadline }, bytes })
-}
-
-impl fmt::Debug for PoolRunner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut runner = formatter.debug_struct("PoolRunner");
-        runner.field("workers", &self.workers).field("kept", &self.kept).finish_non_exhaustive()
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "until the next attempt, or until a job is cut")]

@@ -3,7 +3,6 @@
 //! A digest of a line's text decides its shard. So lines can be added, removed and reordered
 //! without moving others, and no process needs to know of another.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The most shards of a batch. Each reads all lines, so more only cost.
@@ -16,7 +15,8 @@ const MOST_SHARDS: u32 = 100_000;
 /// assert_eq!(shard.to_string(), "2/8");
 /// # Ok::<(), batch::InvalidShard>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, derive_more::Display, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[display("{index}/{count}")]
 pub struct Shard {
     /// From 1.
     index: u32,
@@ -79,12 +79,6 @@ impl FromStr for Shard {
             return Err(InvalidShard::Form);
         }
         Ok(Self { index, count })
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.index, self.count)
     }
 }
 

@@ -184,7 +184,7 @@ impl Executor {
                     Some(None) => {}
                     None => break,
                 },
-                _ = flushes.tick(), if outputs.is_holding() => outputs.flush().await,
+                _ = flushes.tick(), if outputs.held.is_some() => outputs.flush().await,
                 // Last, so that all output comes before a question.
                 step = self.questions.next() => {
                     outputs.flush().await;

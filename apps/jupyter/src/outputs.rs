@@ -18,7 +18,7 @@ pub(crate) struct Outputs<'a> {
     /// The cell's number.
     number: u64,
     /// Output to a stream that was not published yet.
-    held: Option<(Stream, String)>,
+    pub(crate) held: Option<(Stream, String)>,
     /// The beginning of a character of each stream, standard output first.
     begun: [Vec<u8>; 2],
     /// What follows the place of the error, which is known only when the job has ended.
@@ -64,11 +64,6 @@ impl<'a> Outputs<'a> {
             self.publish(event).await;
         }
         self.flush().await;
-    }
-
-    /// Returns whether there is output that was not published yet.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.held.is_some()
     }
 
     /// Publishes the output that was held.

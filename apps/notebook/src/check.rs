@@ -70,7 +70,9 @@ pub async fn compare(
     let mut compared: Vec<(usize, Fields, Fields)> = Vec::new();
     let mut differences = Vec::new();
     for (number, cell) in (1..).zip(notebook.code()) {
-        if !is_checked(cell, unmarked) {
+        let checks = Markers::of(&cell.source, &cell.tags).checks;
+        // If it never ran in the file, and has no outputs there, there is nothing to compare with.
+        if !checks.unwrap_or(unmarked == Unmarked::Checked) || cell.execution_count.is_none() {
             continue;
         }
         if cell.was_run {
@@ -103,14 +105,6 @@ pub async fn compare(
 
 /// Texts by what they are: a MIME type, a stream, or a field of an error.
 type Fields = BTreeMap<String, Vec<String>>;
-
-/// Returns whether a cell that ran is to be compared. If it never ran in the file, and has no outputs
-/// there, there is nothing to compare with.
-fn is_checked(cell: &CodeCell, unmarked: Unmarked) -> bool {
-    let markers = Markers::of(&cell.source, &cell.tags);
-    let checks = markers.checks.unwrap_or(unmarked == Unmarked::Checked);
-    checks && cell.execution_count.is_some()
-}
 
 /// Returns what is compared of a cell's outputs. Outputs to a stream are joined, so that it doesn't
 /// matter how they alternate. Those of one MIME type keep their order.

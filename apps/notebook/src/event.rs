@@ -94,7 +94,11 @@ impl CellEvent {
     pub fn of(event: EventKind) -> Option<Self> {
         match event {
             EventKind::Output { stream, bytes } => Some(Self::Stream { stream, bytes }),
-            EventKind::Display(bundle) => Some(Self::shown(data_of(&bundle), control_of(&bundle))),
+            EventKind::Display(bundle) => {
+                let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
+                // Without control data, it is displayed.
+                Some(Self::shown(data_of(&bundle), control.unwrap_or_default()))
+            }
             EventKind::Retried => Some(Self::Restarted),
             _ => None,
         }
@@ -130,12 +134,6 @@ fn data_of(bundle: &MimeBundle) -> Value {
         data.insert(name.to_owned(), form);
     }
     Value::Object(data)
-}
-
-/// Returns what to do with a display. Without control data, it is displayed.
-fn control_of(bundle: &MimeBundle) -> Control {
-    let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
-    control.unwrap_or_default()
 }
 
 fn is_json(mime_type: &str) -> bool {

@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let sources = tasks::read(&arguments.notebooks)?;
     let parameters = GivenParameters::read(&arguments.parameters)?;
     // If their names are known, unsuitable ones are reported before anything starts.
-    let placed = match parameters.has_sets() {
+    let placed = match parameters.sets.is_some() {
         true => None,
         false => Some(tasks::place(&arguments, &sources, &[])?),
     };

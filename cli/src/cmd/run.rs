@@ -20,7 +20,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
     let dependencies = inputs::header_dependencies(job.source());
-    let ignores_input = arguments.stdin.is_none() && inputs::reads_input(job.source());
+    let seems_to_read = ["input", "stdin"].iter().any(|name| job.source().contains(name));
+    let ignores_input = arguments.stdin.is_none() && seems_to_read;
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(output::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(output::open).transpose()?;

@@ -1,7 +1,6 @@
 //! A run's changes to the files of its workspace, found by comparing the tree before and after.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::contents::Contents;
 use super::resolve::{Base, Links, ResolvedPath, resolve};
@@ -141,7 +140,8 @@ fn found<'t, T>(
 ///
 /// It shares their contents with the session until the session writes to them. So it and its clones
 /// take little memory. Later changes of the session don't affect it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Workspace({:?})", self.files())]
 pub struct Workspace {
     tree: Tree,
     folder: NodeId,
@@ -183,11 +183,5 @@ impl Workspace {
             ResolvedPath::Node(node) => self.tree.node(node).ok().filter(|node| node.is_file()),
             ResolvedPath::Vacant { .. } | ResolvedPath::Host(_) => None,
         }
-    }
-}
-
-impl fmt::Debug for Workspace {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_map().entries(self.files()).finish()
     }
 }

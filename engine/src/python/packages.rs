@@ -217,15 +217,13 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
         for need in package.inner.needs.difference(&known).filter(|need| *need != "cffi") {
             warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
         }
-        let hides = |info: &&PackageInfo| {
-            let is_same = |own: &PackageInfo| normalized(&own.name) == normalized(&info.name);
-            build.distributions.iter().find(|own| is_same(own) && own.version != info.version)
-        };
+        let hides =
+            |info: &PackageInfo| same_names(info, build).find(|own| own.version != info.version);
         let modules: BTreeSet<&str> =
             package.inner.files.keys().filter_map(|path| module_of(path)).collect();
         let hidden: Vec<&str> =
             modules.into_iter().filter(|module| build.modules.contains(*module)).collect();
-        match package.infos().iter().find_map(|info| hides(&info)) {
+        match package.infos().iter().find_map(hides) {
             Some(own) => warnings.push(format!(
                 "{} is not used: the build has {own}, which comes first",
                 package.name()
@@ -241,14 +239,20 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     warnings
 }
 
+/// Returns the distributions of the build with the name of another one.
+fn same_names<'a>(
+    info: &PackageInfo,
+    build: &'a Inventory,
+) -> impl Iterator<Item = &'a PackageInfo> {
+    let name = normalized(&info.name);
+    build.distributions.iter().filter(move |own| normalized(&own.name) == name)
+}
+
 /// Returns whether the build has every distribution of the package in the same version.
 fn is_of_build(package: &Package, build: &Inventory) -> bool {
-    package.infos().iter().all(|info| {
-        let is_same = |own: &PackageInfo| {
-            normalized(&own.name) == normalized(&info.name) && own.version == info.version
-        };
-        build.distributions.iter().any(is_same)
-    })
+    let is_there =
+        |info: &PackageInfo| same_names(info, build).any(|own| own.version == info.version);
+    package.infos().iter().all(is_there)
 }
 
 /// Files as they are read, each checked before it is kept.

@@ -86,12 +86,11 @@ impl Snapshot {
         totals: Totals,
     ) {
         for id in changes.sessions.drain(..) {
-            let (Some((name, cell)), Some(queue_depth)) = (open(id), model.session_depth(id))
-            else {
+            let (Some((name, cell)), Some(session)) = (open(id), model.session(id)) else {
                 self.sessions.remove_mut(&id);
                 continue;
             };
-            let evicted = model.eviction_of(id).cloned();
+            let (queue_depth, evicted) = (session.waiting.len(), session.evicted.clone());
             // In its place if nobody has a copy, without allocating.
             match self.sessions.get_mut(&id) {
                 Some(shown) => (shown.queue_depth, shown.evicted) = (queue_depth, evicted),

@@ -161,7 +161,9 @@ impl Model {
         self.workers.occupy(worker, Activity::Busy(id));
         self.workers.change_to(worker, build);
         if let Some(session) = session {
-            self.move_in(session, worker);
+            self.workers.house(worker, Some(session));
+            self.sessions.change(session, |session| session.begin(worker));
+            self.reoffer(session);
         }
         self.begin(id, Run { worker, since: now, charged, bytes, is_stop_requested: false });
         effects.push(Effect::Dispatch { job: id, worker, due_in, cut });
@@ -182,12 +184,5 @@ impl Model {
         self.running += 1;
         self.in_flight_bytes += run.bytes;
         self.jobs.get_mut(&id).expect("S-2: what waits is a job").run = Some(run);
-    }
-
-    /// Records that a job of the session begins on this worker.
-    fn move_in(&mut self, id: SessionId, worker: WorkerId) {
-        self.workers.house(worker, Some(id));
-        self.sessions.change(id, |session| session.begin(worker));
-        self.reoffer(id);
     }
 }

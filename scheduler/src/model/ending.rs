@@ -14,6 +14,12 @@ use crate::policy::workers::Activity;
 use crate::status::Phase;
 use crate::timer::Time;
 
+/// The wait before the first retry; it doubles each time. What ends one worker often ends all. The
+/// system kills a whole group of processes, or memory is short for a second.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait before a retry.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 impl Model {
     pub(super) fn stop_requested(&mut self, id: JobId, kind: StopKind, effects: &mut Vec<Effect>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -264,21 +270,7 @@ impl Model {
         }
         effects.push(Effect::Record(DecisionKind::Drained));
     }
-}
 
-/// The wait before the first retry; it doubles each time. What ends one worker often ends all. The
-/// system kills a whole group of processes, or memory is short for a second.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait before a retry.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// Returns how long a job waits before its next try, after this many failed ones.
-fn wait_after(failed_attempts: u32) -> Duration {
-    let factor = 1_u32.checked_shl(failed_attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT)
-}
-
-impl Model {
     /// Whether a job is retried after a fault.
     pub(super) fn may_retry(&self, job: &Job, run: &Run, fault: Fault) -> bool {
         job.queued.is_idempotent
@@ -318,6 +310,12 @@ impl Model {
     pub(super) fn next_retry(&self) -> Option<Time> {
         self.retries.first().map(|(at, _)| *at)
     }
+}
+
+/// Returns how long a job waits before its next try, after this many failed ones.
+fn wait_after(failed_attempts: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failed_attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT)
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Connection({})", self.shown())]
 pub struct Connection {
     url: String,
     credentials: Option<PathBuf>,
@@ -77,12 +78,6 @@ pub struct Connection {
     name: String,
     wait: Duration,
     listener: Listener,
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Connection").field("url", &self.shown()).finish_non_exhaustive()
-    }
 }
 
 impl Connection {

@@ -8,7 +8,7 @@ use hatchery::error::{chain, counted};
 use hatchery::files::OutputFolder;
 use hatchery::terminal::harmless;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, is_of_input};
 use crate::output::{links_left_out, list};
 use crate::terminal;
 
@@ -141,7 +141,7 @@ pub(super) fn described(difference: &Difference) -> String {
 /// Returns the exit that an error alone would cause.
 fn exit_of(error: &Error) -> Exit {
     match error {
-        Error::Pool(error) => Exit::of_failure(error),
+        Error::Pool(error) if is_of_input(error) => Exit::Usage,
         _ => Exit::Sandbox,
     }
 }

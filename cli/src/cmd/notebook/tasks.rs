@@ -150,7 +150,7 @@ const DESCRIPTION_COLUMN: usize = 34;
 /// The parameters that the user gave.
 pub(super) struct GivenParameters {
     sources: Vec<parameters::Source>,
-    sets: Option<SetFile>,
+    pub(super) sets: Option<SetFile>,
 }
 
 impl GivenParameters {
@@ -178,10 +178,6 @@ impl GivenParameters {
         };
         let sets = arguments.sets.as_ref().map(set_file).transpose()?;
         Ok(Self { sources, sets })
-    }
-
-    pub(super) fn has_sets(&self) -> bool {
-        self.sets.is_some()
     }
 
     /// Reads the parameters of each set; none if the user gave no parameters. Notes those that a

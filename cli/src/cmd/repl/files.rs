@@ -1,6 +1,7 @@
 //! Moves files, folders and displays into and out of the current session.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -96,7 +97,8 @@ impl Repl {
                     .to_owned(),
             )
         })?;
-        workspace::write_new(&local, &contents)
+        File::create_new(&local)
+            .and_then(|mut file| file.write_all(&contents))
             .with_context(|| UsageError(format!("can't write `{name}`")))?;
         note(format_args!("copied `{path}` to `{name}`, {}", counted(contents.len(), "byte")));
         Ok(())

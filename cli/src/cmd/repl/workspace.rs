@@ -55,11 +55,6 @@ pub(super) fn local_for(path: &str, local: Option<&Path>) -> Result<PathBuf, Str
     }
 }
 
-/// Writes a new file. Fails if it exists.
-pub(super) fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(contents)
-}
-
 /// The folder of `--output-dir`, which receives the files that inputs create and change.
 #[derive(Debug)]
 pub(super) struct Outputs {

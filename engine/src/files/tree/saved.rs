@@ -78,7 +78,8 @@ impl Tree {
         if saved.next < library_next || saved.next.0 - library_next.0 > MOST_NODES {
             return None;
         }
-        let writable: Vec<NodeId> = self.writable_folders();
+        let writable = self.nodes.iter().filter(|(_, node)| !node.is_fixed);
+        let writable: Vec<NodeId> = writable.map(|(id, _)| *id).collect();
         if !writable.iter().all(|id| saved.nodes.contains_key(id)) {
             return None;
         }
@@ -100,12 +101,6 @@ impl Tree {
         self.next = saved.next;
         self.usage = self.check_from(&writable, library_next)?;
         Some(self)
-    }
-
-    /// Returns the nodes of the library that aren't fixed.
-    fn writable_folders(&self) -> Vec<NodeId> {
-        let writable = |(id, node): (&NodeId, &Node)| (!node.is_fixed).then_some(*id);
-        self.nodes.iter().filter_map(writable).collect()
     }
 
     /// Checks that the nodes below `writable` form a tree. Returns their usage together with that

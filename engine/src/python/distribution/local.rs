@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::hexadecimal;
 use crate::cause::Cause;
 use crate::error::{EngineError, PythonError};
 use crate::python::library::LibraryFile;
@@ -94,7 +93,7 @@ impl LocalBuild {
             false => path.to_owned(),
         };
         let contents = read_bounded(&file).map_err(failed)?;
-        let sha256 = hexadecimal(&Sha256::digest(&contents));
+        let sha256 = hex::encode(Sha256::digest(&contents));
         let kind = ModuleFile::of(&contents);
         let library = match kind {
             ModuleFile::Wasm => library_beside(&file).map_err(failed)?,
@@ -108,7 +107,7 @@ impl LocalBuild {
                 hasher.update(part);
             }
         }
-        let library_sha256 = hexadecimal(&hasher.finalize());
+        let library_sha256 = hex::encode(hasher.finalize());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({})", &sha256[..12]);
         Ok(Self { name, module: (file, kind), sha256, library, library_sha256 })
@@ -123,7 +122,7 @@ impl LocalBuild {
         let unusable = |cause: Cause| PythonError::Unusable { path: path.to_owned(), cause };
         let failed = |error: io::Error| unusable(Cause::new(error));
         let contents = read_bounded(path).map_err(failed)?;
-        if hexadecimal(&Sha256::digest(&contents)) != self.sha256 {
+        if hex::encode(Sha256::digest(&contents)) != self.sha256 {
             return Err(unusable("it has changed since it was opened".into()).into());
         }
         let wasm = match kind {

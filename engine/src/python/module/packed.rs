@@ -16,8 +16,6 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::python::distribution::hexadecimal;
-
 const MAGIC: [u8; 8] = *b"HTCHPKM1";
 const KEY_BYTES: usize = 32;
 const HEADER_BYTES: usize = MAGIC.len() + KEY_BYTES + 8;
@@ -44,7 +42,7 @@ impl Packed {
     /// Reads a file that has this SHA-256, in hexadecimal.
     pub(super) fn read(path: &Path, sha256: &str) -> Result<Self, Unpinned> {
         let bytes = std::fs::read(path).map_err(Unpinned::Unreadable)?;
-        let found = hexadecimal(&Sha256::digest(&bytes));
+        let found = hex::encode(Sha256::digest(&bytes));
         if !found.eq_ignore_ascii_case(sha256) {
             return Err(Unpinned::OtherHash(found));
         }
@@ -86,5 +84,5 @@ pub(super) fn pack(file: &mut File, key: &str, index: &[u8], code: &[u8]) -> io:
     let mut packed = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut packed)?;
-    Ok(hexadecimal(&Sha256::digest(&packed)))
+    Ok(hex::encode(Sha256::digest(&packed)))
 }

@@ -19,7 +19,6 @@ use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, PackageError};
 use crate::places::COMMON_PACKAGES;
-use crate::python::distribution::hexadecimal;
 use crate::python::distribution::pip;
 
 /// The folder in the cache, and the lock on it.
@@ -139,7 +138,7 @@ impl Wheels {
         let mut packages = Vec::with_capacity(paths.len());
         for path in paths {
             let (name, bytes) = (file_name(&path), wheel::load(&path)?);
-            if !self.hashes.contains(&hexadecimal(&Sha256::digest(&bytes))) {
+            if !self.hashes.contains(&hex::encode(Sha256::digest(&bytes))) {
                 return Err(bad(
                     list,
                     &format!("pip fetched `{name}`, whose hash it doesn't have"),
@@ -170,7 +169,7 @@ impl Wheels {
 fn part(text: &str, has_machine_code: bool) -> Option<String> {
     let is_option = |line: &String| line.trim_start().starts_with('-');
     let lines = logical_lines(text).into_iter().map(|(_, line)| line);
-    let is_part = |line: &String| stand_ins::is_for(name_of(line)) == has_machine_code;
+    let is_part = |line: &String| stand_ins::find(name_of(line)).is_some() == has_machine_code;
     let part: Vec<String> = lines
         .filter(|line| !line.trim().is_empty() && (is_option(line) || is_part(line)))
         .collect();
@@ -210,7 +209,8 @@ fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
             )));
         }
         for option in options {
-            let hash = option.strip_prefix(HASH).filter(|hash| is_sha256(hash));
+            let is_sha256 = |hash: &&str| hash.len() == 64 && hex::decode(hash).is_ok();
+            let hash = option.strip_prefix(HASH).filter(is_sha256);
             let hash = hash.ok_or_else(|| {
                 wrong(format!("`{option}` can't be used here: a hash is {HASH} and 64 hex digits"))
             })?;
@@ -246,12 +246,9 @@ fn is_option(word: &str) -> bool {
 
 /// Checks that a requirement is a package by name with a version.
 fn check_requirement(requirement: &str) -> Result<(), String> {
-    let name_len = requirement
-        .find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c))
-        .unwrap_or(requirement.len());
     let begins = requirement.starts_with(|first: char| first.is_ascii_alphanumeric());
     let before_marker = requirement.split(';').next().unwrap_or(requirement);
-    let rest = before_marker.get(name_len..).unwrap_or_default();
+    let rest = before_marker.get(name_of(requirement).len()..).unwrap_or_default();
     if !begins || rest.contains(['/', '@', ':']) || rest.is_empty() {
         return Err(format!("`{requirement}` isn't NAME==VERSION: packages are fetched by name"));
     }
@@ -260,10 +257,6 @@ fn check_requirement(requirement: &str) -> Result<(), String> {
         return Err(format!("`{requirement}` leaves its version open: write NAME==VERSION"));
     }
     Ok(())
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Returns the lines with the number of their first line, lines that end in `\` joined, without

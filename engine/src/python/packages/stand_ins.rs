@@ -35,13 +35,9 @@ pub(super) const PACKAGES: [(&str, StandIns); 9] = [
     ("ujson", &[("ujson.py", include_str!("stand_ins/ujson.py"))]),
 ];
 
-fn find(name: &str) -> Option<StandIns> {
+/// Returns the files of a package whose machine code is left out.
+pub(super) fn find(name: &str) -> Option<StandIns> {
     PACKAGES.iter().find(|(own, _)| *own == normalized(name)).map(|(_, files)| *files)
-}
-
-/// Returns whether a package's machine code is left out.
-pub(super) fn is_for(name: &str) -> bool {
-    find(name).is_some()
 }
 
 /// Returns the files that take the place of a wheel's machine code.

@@ -76,7 +76,10 @@ fn an_idle_session_is_suspended_then_offloaded_then_closed() {
     assert_eq!(harness.pass(seconds(90)), [offload(1, Tier::Disk, idle(100))]);
     assert_eq!(harness.model.next_wake(), Some(seconds(1_000)));
     assert_eq!(offloaded(&mut harness, 1, Tier::Disk, Ok(300)), []);
-    assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&idle(100)));
+    assert_eq!(
+        harness.model.session(SessionId(1)).and_then(|session| session.evicted.as_ref()),
+        Some(&idle(100))
+    );
     let memory = harness.model.memory();
     assert_eq!((memory.session_bytes, memory.disk_bytes), (0, 300));
     assert_eq!(harness.pass(seconds(900)), [ended(1, "it was idle for 1000.0 s")]);
@@ -154,7 +157,10 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     let next = offload(2, Tier::Compressed, pressure(870, 1_000));
     assert_eq!(offloaded(&mut harness, 1, Tier::Disk, full()), [next]);
     assert_eq!(harness.model.memory().session_bytes, 870);
-    assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
+    assert_eq!(
+        harness.model.session(SessionId(1)).and_then(|session| session.evicted.as_ref()),
+        Some(&pressure(920, 1_000))
+    );
     assert_eq!(offloaded(&mut harness, 2, Tier::Compressed, Ok(410)), []);
     let refused = harness.submit_as(1, Queued { bytes: 200, ..queued() });
     assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }), "{refused:?}");

@@ -47,7 +47,10 @@ fn a_session_whose_worker_is_busy_with_something_else_moves() {
     let _ = harness.ready(1);
     assert_eq!(harness.submit(2), admitted([displace(1, 1), dispatch(2, 1)]));
     let needed = EvictionReason::WorkerNeeded { worker: WorkerId(1) };
-    assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&needed));
+    assert_eq!(
+        harness.model.session(SessionId(1)).and_then(|session| session.evicted.as_ref()),
+        Some(&needed)
+    );
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(3, 1), admitted([dispatch(3, 2)]));
     // Worker 1's late report is outdated.
