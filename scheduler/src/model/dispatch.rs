@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::{JobId, SessionId, WorkerId};
+use pool::{JobId, WorkerId};
 
 use super::{Effect, EvictionReason, Model, Run};
 use crate::job::{Growth, Queued};
