@@ -9,7 +9,7 @@ use hatchery::Hatchery;
 use hatchery::error::counted;
 use serde_json::{Value, json};
 
-use crate::document::{CodeCell, Notebook, text_of};
+use crate::document::{Notebook, text_of};
 use crate::error::Error;
 use crate::guest::ask;
 use crate::markers::Markers;

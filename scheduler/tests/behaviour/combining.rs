@@ -67,7 +67,7 @@ async fn a_panic_in_a_decision_ends_the_scheduler_and_not_the_thread() {
     let rig = rig(1).await;
     let running = rig.submit(script("wait")).await;
     until(&rig.scheduler, |status| status.running == 1).await;
-    let mut waiting = rig.submit(script("ok")).await;
+    let waiting = rig.submit(script("ok")).await;
     let mut decisions = rig.scheduler.decisions();
     {
         let waker = Waker::from(Arc::new(PanickingWaker));
