@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use egress::Egress;
 use engine::{
     CacheDir, Destination, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec, Interface,
     Limits, Network, PinnedModule, ProgressSink, Setup, Silent,
 };
 use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
+use tokio::runtime::Handle;
 
 use crate::failure::Error;
 use crate::functions::{ExposedFunctions, HostFunction};
+use crate::network::PoolEgress;
 use crate::runtime::{Hatchery, JobDefaults};
 use loading::PackageSource;
 
@@ -37,6 +40,8 @@ pub struct Builder {
     isolation: Option<Isolation>,
     /// What jobs may connect to.
     network: Network,
+    /// Which requests they may make.
+    egress: Option<Arc<Egress>>,
     #[debug(skip)]
     progress: Arc<dyn ProgressSink>,
 }
@@ -54,6 +59,7 @@ impl Default for Builder {
             functions: Vec::new(),
             isolation: None,
             network: Network::default(),
+            egress: None,
             progress: Arc::new(Silent),
         }
     }
@@ -453,7 +459,8 @@ impl Builder {
     /// has a name that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { mut pool, scheduler, jobs, network, .. } = self.clone();
+        let Self { mut pool, scheduler, jobs, network, egress, .. } = self.clone();
+        let egress = egress.map(|egress| PoolEgress { egress, runtime: Handle::current() });
         if pool.offload_dir.is_none() {
             pool.offload_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
@@ -461,7 +468,7 @@ impl Builder {
         let functions = ExposedFunctions::by_pool(self.functions.clone())?;
         let pythons = self.load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds.clone()).await?;
-        Ok(Hatchery { scheduler, jobs: Arc::new(jobs), network, functions, pythons })
+        Ok(Hatchery { scheduler, jobs: Arc::new(jobs), network, egress, functions, pythons })
     }
 
     /// Finds or builds the image of the default build, and starts no pool.
@@ -507,6 +514,28 @@ impl Builder {
     pub fn allow_connect(mut self, destinations: impl IntoIterator<Item = Destination>) -> Self {
         let before = self.network.destinations().cloned();
         self.network = before.chain(destinations).collect();
+        self
+    }
+
+    /// Lets every job make the HTTP requests that these rules allow, on every build and isolation,
+    /// with secrets that programs never see. Their clients (`requests`, `httpx`, `urllib`, `aiohttp`
+    /// and others) work unchanged. A job can ask for a part ([`Job::egress`](crate::Job::egress)).
+    /// Default: no requests.
+    ///
+    /// This process looks up names, connects, does TLS and sends the requests. What no rule allows
+    /// raises `PermissionError`, which names the rule that would allow it.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    /// use hatchery::egress::EgressFile;
+    ///
+    /// let mut file = EgressFile::default();
+    /// file.allow.push("GET,POST https://api.example.com/v1/*".parse()?);
+    /// let builder = Hatchery::builder().egress(file.load()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = Some(Arc::new(egress));
         self
     }
 

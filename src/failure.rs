@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::network::NetworkError;
 use crate::pythons::InvalidPython;
 use crate::source::InvalidSource;
+use egress::InvalidRule;
 use engine::{
     CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
     InvalidPath, InvalidProgram, ModuleError, PackageError, PythonError, SessionError,
@@ -39,6 +40,9 @@ pub enum Error {
     /// The pool or the session can't have a Python build of this name.
     #[error(transparent)]
     Python(#[from] InvalidPython),
+    /// A rule for requests isn't valid.
+    #[error(transparent)]
+    Rule(#[from] InvalidRule),
     /// Programs can't be allowed to connect, or not where a job asks to.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -158,7 +162,7 @@ impl Error {
             Self::Program(_) | Self::Read { .. } | Self::NotText { .. } | Self::Python(_) => {
                 ProblemKind::Usage
             }
-            Self::Network(_) | Self::Function(_) => ProblemKind::Usage,
+            Self::Network(_) | Self::Rule(_) | Self::Function(_) => ProblemKind::Usage,
             Self::Session(
                 SessionError::NotASession { .. }
                 | SessionError::Damaged(..)

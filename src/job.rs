@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use egress::Rule;
 use engine::{
     Call, Destination, Deterministic, FolderDigests, InputFile, Interface, Limits, Mount,
     MountedFolder, Network, Program, ProgramEntry, Recording, Script, Value,
@@ -42,6 +43,8 @@ pub struct Job {
     pub(crate) functions: Vec<HostFunction>,
     /// What it may connect to; without it, all that the pool allows.
     pub(crate) network: Option<Network>,
+    /// The requests that it may make; without it, all that the pool allows.
+    pub(crate) egress: Option<Vec<Rule>>,
 }
 
 impl Job {
@@ -540,6 +543,24 @@ impl Job {
         self
     }
 
+    /// Lets the job make only the requests that these rules allow, out of those that the pool allows
+    /// ([`Builder::egress`](crate::Builder::egress)); without any, none. Default: all that the pool
+    /// allows.
+    ///
+    /// A connection ends with the job, also in a session. A deterministic job makes no requests. One
+    /// whose host calls are replayed gets the responses of the recording.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("import urllib.request").egress(["GET https://example.com/*".parse()?]);
+    /// # Ok::<(), hatchery::egress::InvalidRule>(())
+    /// ```
+    pub fn egress(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.egress = Some(rules.into_iter().collect());
+        self
+    }
+
     /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
     /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
     /// Default: [`DEFAULT_TENANT`](crate::DEFAULT_TENANT).
@@ -592,7 +613,8 @@ impl Job {
     /// the sandbox fails or its worker dies. [`Builder::retries`](crate::Builder::retries) says how
     /// often. A failure of the program itself is never retried. A job of a session is never
     /// retried. Readers of its events see [`EventKind::Retried`](crate::event::EventKind::Retried)
-    /// between two tries. Default: yes for a job without a session that can call no host functions.
+    /// between two tries. Default: yes for a job without a session that can call no host functions
+    /// and reach no network.
     ///
     /// ```
     /// use hatchery::Job;

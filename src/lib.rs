@@ -139,6 +139,28 @@ pub mod config {
     };
 }
 
+/// Which HTTP requests programs may make ([`Builder::egress`]), with which secrets.
+///
+/// ```
+/// use hatchery::egress::EgressFile;
+///
+/// let file: EgressFile = toml::from_str(
+///     r#"
+///     allow = ["GET,POST https://api.example.com/v1/*"]
+///     secrets = ["API_KEY=env:EXAMPLE_KEY@https://api.example.com"]
+///     "#,
+/// )?;
+/// assert_eq!(file.allow[0].to_string(), "GET,POST https://api.example.com/v1/*");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod egress {
+    #[doc(inline)]
+    pub use ::egress::{
+        Egress, EgressError, EgressFile, EgressLimits, InvalidRule, InvalidSecret, Lookup,
+        Resolver, Rule, Secret, SecretSource, SystemResolver,
+    };
+}
+
 /// What the scheduler decides, and why a job waits.
 ///
 /// ```no_run
@@ -285,7 +307,10 @@ pub mod files {
 /// ```
 pub mod outcome {
     #[doc(inline)]
-    pub use engine::{MimeBundle, MimeData, StackFrame, SyntaxPosition, Tampering, Usage};
+    pub use engine::{
+        MimeBundle, MimeData, RequestFailure, RequestLog, StackFrame, SyntaxPosition, Tampering,
+        Usage,
+    };
 }
 
 /// The progress of a start, for [`Builder::progress`].

@@ -10,7 +10,7 @@ use scheduler::{Decisions, Explanation, Scheduler, SchedulerStatus, Ticket};
 use crate::failure::Error;
 use crate::functions::ExposedFunctions;
 use crate::job::Job;
-use crate::network;
+use crate::network::{self, PoolEgress};
 use crate::pythons::Pythons;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
@@ -26,6 +26,7 @@ pub struct Hatchery {
     pub(crate) scheduler: Scheduler,
     pub(crate) jobs: Arc<JobDefaults>,
     pub(crate) network: Network,
+    pub(crate) egress: Option<PoolEgress>,
     /// What all jobs can call.
     pub(crate) functions: ExposedFunctions,
     pub(crate) pythons: Pythons,
@@ -142,8 +143,9 @@ impl Hatchery {
         self.pythons.image_info(BuildId::default())
     }
 
-    /// Returns whether jobs may connect to anything: see
-    /// [`Builder::allow_connect`](crate::Builder::allow_connect).
+    /// Returns whether jobs may connect to anything or make requests: see
+    /// [`Builder::allow_connect`](crate::Builder::allow_connect) and
+    /// [`Builder::egress`](crate::Builder::egress).
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -153,7 +155,7 @@ impl Hatchery {
     /// # }
     /// ```
     pub fn allows_connections(&self) -> bool {
-        !self.network.is_empty()
+        !self.network.is_empty() || self.egress.is_some()
     }
 
     /// Returns the names of the Python builds, that of the default one first.
@@ -353,6 +355,7 @@ impl Hatchery {
         exposed: &ExposedFunctions,
     ) -> Result<Ticket, Error> {
         let network = network::of_job(&self.network, job.network.take())?;
+        let asked = job.egress.take();
         let own = std::mem::take(&mut job.functions);
         let functions = match own.is_empty() {
             true => exposed.functions.clone(),
@@ -366,6 +369,7 @@ impl Hatchery {
         request.program.functions = functions;
         request.program.interface.get_or_insert(self.jobs.interface);
         request.program.network = network;
+        network::serve_requests(self.egress.as_ref(), &mut request, asked)?;
         Ok(self.scheduler.submit(request).await?)
     }
 }

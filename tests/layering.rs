@@ -8,9 +8,10 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of the workspace may name, of the workspace and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("isolation/channel", &[]),
     ("isolation/confine", &["landlock", "seccompiler"]),
+    ("isolation/egress", &["engine", "tokio"]),
     ("replace", &[]),
     ("serving/wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),

@@ -36,6 +36,7 @@ use image::{PythonArgument, host_parser};
 use limits::{parse_duration, parse_size};
 
 mod batch;
+mod egress;
 mod grade;
 mod groups;
 pub(crate) mod image;

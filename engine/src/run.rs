@@ -3,6 +3,7 @@
 //! Owns the types that callers see, and how values cross into Python and back. It doesn't run
 //! anything. May use `files/`, `interrupt/` and the wings below.
 
+pub(crate) mod egress;
 pub(crate) mod functions;
 pub(crate) mod message;
 pub(crate) mod names;

@@ -67,8 +67,8 @@ pub struct JobRequest {
     /// One that is still queued or running at that time ends with the limit `deadline`.
     pub deadline: Option<Duration>,
     /// Whether running the job twice is harmless, so that it may be retried when the sandbox fails.
-    /// `None` means yes for a job without a session and host functions, since nobody can have seen
-    /// the failed run.
+    /// `None` means yes for a job without a session, host functions and a network, since nobody can
+    /// have seen the failed run.
     pub idempotent: Option<bool>,
     /// Whether it is a test of the pool itself: then no total, measure, metric or decision tells of
     /// it.
@@ -140,7 +140,9 @@ impl Growth {
 impl JobRequest {
     /// Extracts what the model needs to know of the job.
     pub(crate) fn queued(&self) -> Queued {
-        let has_functions = !self.program.functions.is_empty();
+        let has_effects = !self.program.functions.is_empty()
+            || !self.program.network.is_empty()
+            || self.program.egress.is_some();
         Queued {
             bytes: self.bytes(),
             build: self.build,
@@ -155,7 +157,7 @@ impl JobRequest {
                 .saturating_mul(2)
                 .saturating_add(self.limits.display_bytes),
             growth: Growth::of(&self.limits),
-            is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
+            is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_effects),
         }
     }
 

@@ -85,6 +85,13 @@ impl Metrics {
         for hit in hit.into_iter().chain(&outcome.limits_met) {
             counter!("hatchery_limit_hits_total", "limit" => hit.limit.name()).increment(1);
         }
+        for request in &outcome.requests {
+            let result = request.label().to_owned();
+            counter!("hatchery_http_requests_total", "result" => result).increment(1);
+            counter!("hatchery_http_bytes_total", "direction" => "up").increment(request.bytes_up);
+            counter!("hatchery_http_bytes_total", "direction" => "down")
+                .increment(request.bytes_down);
+        }
         if matches!(outcome.verdict, Verdict::SandboxFailed(_)) {
             self.sandbox_faults.increment(1);
         }
@@ -188,6 +195,12 @@ pub fn describe() {
     describe_counter!("hatchery_refusals_total", "Jobs and sessions that were refused.");
     describe_counter!("hatchery_retries_total", "Retries of jobs after the sandbox failed.");
     describe_counter!("hatchery_limit_hits_total", "Limits that jobs reached.");
+    describe_counter!("hatchery_http_requests_total", "Requests of programs, by result.");
+    describe_counter!(
+        "hatchery_http_bytes_total",
+        Unit::Bytes,
+        "Bytes of requests and responses of programs, by direction."
+    );
     describe_counter!(
         "hatchery_guest_cpu_seconds_total",
         Unit::Seconds,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use egress::InvalidRule;
 use engine::{Call, Deterministic, InputFile, Limits, ProgramEntry, Tagged, Value};
 use scheduler::Priority;
 use wire::{Contents, Field, Intake, InvalidJob};
@@ -72,6 +73,7 @@ impl Job {
             priority,
             deadline,
             python,
+            egress,
         } = job;
         if file.is_some() {
             return Err(InvalidJob::NotTaken(Field::File).into());
@@ -96,6 +98,10 @@ impl Job {
         self.request.priority = priority.map_or(self.request.priority, priority_of);
         self.request.deadline = deadline.or(self.request.deadline);
         self.python = python.map(Into::into).or(self.python);
+        if let Some(rules) = egress {
+            let rules = rules.iter().map(|rule| rule.parse());
+            self.egress = Some(rules.collect::<Result<_, InvalidRule>>()?);
+        }
         self = self.ask(timeout, limits.unwrap_or_default(), intake.lowers_only());
         self.request.program.check()?;
         Ok(self)

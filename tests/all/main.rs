@@ -12,6 +12,8 @@ mod cancellation;
 mod crowd;
 /// Reproducible runs.
 mod determinism;
+/// HTTP by rule: clients, a job's share, secrets, recordings, and what ends a request.
+mod egress;
 /// The events of a job, in one order, for readers of every kind.
 mod events;
 /// Files: inputs, reported changes, and undone changes.

@@ -10,6 +10,7 @@ use hatchery::config::{EngineConfig, HostKind};
 use hatchery::error::chain;
 use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Interface, Isolation};
 
+use super::egress::EgressArguments;
 use crate::exit::UsageError;
 
 /// Reads a destination; the error has its causes.
@@ -23,7 +24,7 @@ const SHORTEST_KEY: usize = 4;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
     /// Build an image now instead of at the first run that needs it.
-    Build(BuildArguments),
+    Build(Box<BuildArguments>),
     /// List the images in the cache, newest first.
     List {
         /// Print a JSON array.
@@ -117,6 +118,9 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = destination)]
     pub(crate) allow_connect: Vec<Destination>,
 
+    #[command(flatten)]
+    pub(crate) egress: EgressArguments,
+
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
@@ -164,6 +168,7 @@ impl ImageArguments {
             host: _,
             isolation: _,
             allow_connect: _,
+            egress: _,
             preload,
             setup,
             package,
@@ -202,6 +207,7 @@ impl ImageArguments {
         let builder = builder.host(self.host).interface(Interface::CommandLine);
         let builder = self.isolation.iter().cloned().fold(builder, Builder::isolation);
         let builder = builder.allow_connect(self.allow_connect.iter().cloned());
+        let builder = self.egress.apply(builder)?;
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = self.packages.iter().fold(builder, |builder, _| builder.packages_common());

@@ -72,6 +72,8 @@ pub(crate) struct GeneratorClaim {
 
 /// The longest frame that carries neither a reply nor a call nor a display, in bytes.
 const MOST_BYTES: usize = 64 << 10;
+/// The longest operation on a stream: what a write carries at most, and its fields.
+const MOST_NET_BYTES: usize = (64 << 10) + 16;
 /// The most generators that a guest may report.
 const MOST_GENERATORS: usize = 1024;
 
@@ -105,6 +107,7 @@ pub(super) enum Ask {
     /// Ends the wait of another thread for any call, or else its next one.
     Wake,
     Functions,
+    Net(Vec<u8>),
 }
 
 impl CallChannel {
@@ -155,6 +158,7 @@ impl CallChannel {
         let body = match (AgentFrame::parse(&[kind]), &self.calls) {
             (Some((AgentFrame::Reply, _)), _) => self.reply_cap,
             (Some((AgentFrame::Call, _)), Some(calls)) => calls.argument_bytes(),
+            (Some((AgentFrame::Net, _)), _) => MOST_NET_BYTES,
             _ => self.reply_cap.min(MOST_BYTES),
         };
         body.saturating_add(1)
@@ -210,6 +214,7 @@ impl CallChannel {
                 let (time, ticket) = (duration(*time), (ticket != 0).then_some(ticket));
                 FrameEffect::Asks(Ask::Wait { time, ticket })
             }
+            (AgentFrame::Net, frame) => FrameEffect::Asks(Ask::Net(frame.to_vec())),
             (AgentFrame::Alarm, time) => FrameEffect::Alarm(duration(time.try_into().ok()?)),
             (AgentFrame::Duplicate, numbers) => {
                 let (fd, to) = numbers.split_first_chunk::<4>()?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::call_channel::Ask;
 use super::env::GuestEnv;
 use crate::interrupt::gate::Woken;
+use crate::run::egress;
 use crate::run::functions::calls::{Calls, WaitResult, encode, encode_begun, nothing_to_call};
 
 /// Serves one request on the host's side of the gate; `calls` is `None` if the run has no host
@@ -34,6 +35,10 @@ pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec
             env.gate.gate().wake();
             Vec::new()
         }
+        (Ask::Net(frame), calls) => egress::encode(match calls {
+            Some(calls) => calls.operate(&frame),
+            None => Ok(egress::no_network()),
+        }),
         (Ask::Functions, Some(calls)) => calls.table(),
         (Ask::Functions, None) => crate::run::functions::HostFunctions::default().table(),
     }

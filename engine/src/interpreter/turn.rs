@@ -185,9 +185,11 @@ fn calls(
     gate: &Arc<Gate>,
     transcript: &Arc<Transcript>,
 ) -> Arc<Calls> {
-    let (functions, replays) = (program.functions.clone(), program.replays.clone());
+    let Program { functions, egress, replays, .. } = program;
+    let (functions, egress, replays) = (functions.clone(), egress.clone(), replays.clone());
     let (gate, transcript) = (Arc::clone(gate), Arc::clone(transcript));
-    let calls = Calls::new(functions, limits, gate, transcript, program.records_calls, replays);
+    let records = program.records_calls;
+    let calls = Calls::new(functions, egress, limits, gate, transcript, records, replays);
     Arc::new(calls.reading_by(program.stdin_function.clone()))
 }
 

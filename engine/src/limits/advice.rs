@@ -99,11 +99,21 @@ impl Advice {
             Some(Remedy::Data | Remedy::Package) if is_common(&self.path) => {
                 format!("{} adds it.", common(interface))
             }
-            Some(Remedy::Data) => format!("Give the program its data with {}.", data(interface)),
+            Some(Remedy::Data) => format!(
+                "Give the program its data with {}, or allow its HTTP requests with {}.",
+                data(interface),
+                grant("Builder::egress", "Pool(egress=[…])", "--allow-http", interface)
+            ),
             Some(Remedy::Package) => package(interface),
-            Some(Remedy::Connection) => {
-                format!("{} lets programs connect there.", connection(interface))
-            }
+            Some(Remedy::Connection) => format!(
+                "Allow programs to connect there with {}.",
+                grant(
+                    "Builder::allow_connect",
+                    "Pool(allow_connect=[…])",
+                    "--allow-connect HOST:PORT",
+                    interface
+                )
+            ),
         };
         let space = if self.text.is_empty() || remedy.is_empty() { "" } else { " " };
         format!("{}{space}{remedy}", self.text)
@@ -237,17 +247,18 @@ fn common(interface: Interface) -> &'static str {
     }
 }
 
-fn connection(interface: Interface) -> &'static str {
+/// Returns what grants programs a network: in Rust, in Python, or by an option of the command line.
+fn grant(library: &str, python: &str, option: &str, interface: Interface) -> String {
     use Interface as I;
     match interface {
-        I::Library => "`Builder::allow_connect`",
+        I::Library => format!("`{library}`"),
         I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade => {
-            "`--allow-connect HOST:PORT`"
+            format!("`{option}`")
         }
-        I::Python => "`Pool(allow_connect=[…])`",
-        I::Cluster => "The worker's `--allow-connect HOST:PORT`",
+        I::Python => format!("`{python}`"),
+        I::Cluster => format!("the worker's `{option}`"),
         I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
-            "The server's `--allow-connect HOST:PORT`"
+            format!("the server's `{option}`")
         }
     }
 }
@@ -374,14 +385,21 @@ mod tests {
     #[test]
     fn a_connection_is_allowed_in_the_words_of_the_interface() {
         let refused = Advice { remedy: Some(Remedy::Connection), ..missing("") };
-        for (interface, expected) in [
-            (Interface::Library, "`Builder::allow_connect` lets programs connect there."),
-            (Interface::CommandLine, "`--allow-connect HOST:PORT` lets"),
-            (Interface::Python, "`Pool(allow_connect=[…])` lets"),
-            (Interface::Mcp, "The server's `--allow-connect HOST:PORT` lets"),
+        let no_network = Advice { remedy: Some(Remedy::Data), ..missing("") };
+        for (interface, connection, requests) in [
+            (Interface::Library, "`Builder::allow_connect`.", "`Builder::egress`."),
+            (Interface::CommandLine, "`--allow-connect HOST:PORT`.", "`--allow-http`."),
+            (Interface::Python, "`Pool(allow_connect=[…])`.", "`Pool(egress=[…])`."),
+            (
+                Interface::Mcp,
+                "the server's `--allow-connect HOST:PORT`.",
+                "the server's `--allow-http`.",
+            ),
         ] {
-            let told = refused.worded_for(interface);
-            assert!(told.starts_with(expected), "{interface:?}: {told}");
+            for (advice, expected) in [(&refused, connection), (&no_network, requests)] {
+                let told = advice.worded_for(interface);
+                assert!(told.ends_with(&format!("with {expected}")), "{interface:?}: {told}");
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::run::egress::{NetworkEffects, RequestLog};
 use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
@@ -49,6 +50,8 @@ pub struct Outcome {
     /// Whether the job lost its interpreter, and its session returned to its state before the job,
     /// variables and files included. Only its random numbers are new. Then `files` is empty.
     pub session_restored: bool,
+    /// Its requests over HTTP, in the order in which they began.
+    pub requests: Vec<RequestLog>,
     /// Its calls of host functions, if the job records them.
     pub recording: Option<Recording>,
     /// What it used.
@@ -75,6 +78,7 @@ impl Outcome {
             limits_met: Vec::new(),
             interrupted_at: None,
             session_restored: false,
+            requests: Vec::new(),
             recording: None,
             usage: Usage::default(),
         }
@@ -95,6 +99,16 @@ impl Outcome {
             displays: transcript.displays(),
             usage: Usage { output_bytes: transcript.written_bytes(), ..self.usage },
             ..self
+        }
+    }
+
+    /// Adds what the run did on the network.
+    pub fn add_network(&mut self, NetworkEffects { requests, recording }: NetworkEffects) {
+        let bytes = requests.iter().map(|one| one.bytes_up + one.bytes_down);
+        self.usage.network_bytes += bytes.sum::<u64>();
+        self.requests = requests;
+        if let Some(own) = &mut self.recording {
+            own.network = recording;
         }
     }
 

@@ -9,6 +9,7 @@ use crate::files::mount::Mount;
 use crate::files::{InvalidPath, check_path};
 use crate::limits::advice::Interface;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
+use crate::run::egress::NetworkPeer;
 use crate::run::functions::{HostFunctions, Recording};
 use crate::run::names::is_name;
 use crate::run::network::Network;
@@ -62,6 +63,8 @@ pub struct Program {
     /// What it may connect to over TCP, if its build has sockets. A deterministic run, and one
     /// whose calls are answered from a recording, reaches nothing.
     pub network: Network,
+    /// What serves its HTTP, if it may make requests.
+    pub egress: Option<Arc<dyn NetworkPeer>>,
     /// Functions of the host that the program can call.
     pub functions: HostFunctions,
     /// The interface through which it came; without one, the pool's.

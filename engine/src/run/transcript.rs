@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
+use crate::run::egress::RequestLog;
 use crate::run::outcome::mime::MimeBundle;
 pub use addition::Addition;
 use addition::AdditionKind;
@@ -17,7 +18,7 @@ mod addition;
 /// The longest piece that a reader gets at once.
 const LONGEST_PIECE_BYTES: usize = 64 << 10;
 
-/// The most host calls with an event of their own; the outcome counts all of them.
+/// The most host calls, and the most requests, with an event of their own.
 const MOST_CALLS_TOLD: usize = 10_000;
 
 /// One of a program's two output streams. There is no third one, so a match can name both.
@@ -60,6 +61,7 @@ struct TranscriptState {
     is_truncated: bool,
     displays: DisplayRoom,
     calls: usize,
+    requests: usize,
     closed: bool,
     watcher: Option<Box<dyn Fn() + Send + Sync>>,
     copier: Option<Box<dyn Fn(Addition) + Send + Sync>>,
@@ -136,6 +138,8 @@ pub enum EventKind {
         /// The function.
         name: String,
     },
+    /// A request of the program over HTTP has ended. Only the first 10,000 are events.
+    Request(Box<RequestLog>),
     /// The sandbox failed, and the job runs again: nothing before this is part of its outcome.
     Retried,
     /// A file of the workspace was created, modified or deleted. These events come at the end,
@@ -237,6 +241,16 @@ impl Transcript {
         }
     }
 
+    /// Adds a request that has ended. The process that serves the run's streams has the transcript
+    /// that callers read.
+    pub fn requested(&self, request: &RequestLog) {
+        let mut state = self.state.lock();
+        state.requests += 1;
+        if state.requests <= MOST_CALLS_TOLD {
+            state.note(What::event(EventKind::Request(Box::new(request.clone()))));
+        }
+    }
+
     pub(crate) fn file_changed(&self, file: &ChangedFile) {
         let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
         self.state.lock().note(What::event(event));
@@ -254,6 +268,7 @@ impl Transcript {
         state.is_truncated = false;
         state.displays = DisplayRoom::default();
         state.calls = 0;
+        state.requests = 0;
         state.wake();
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use channel::{ChannelConfig, Direction};
 use engine::{
-    Addition, Answer, FolderAnswer, FolderAsk, Limits, OutcomeMessage, ProgramMessage, StopReason,
+    Addition, FolderAnswer, FolderAsk, Limits, OutcomeMessage, ProgramMessage, Served, StopReason,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -68,9 +68,10 @@ impl StopRequest {
 pub(crate) enum ControlMessage {
     /// Ends a run, if it still goes on. It may come before the run's command was taken.
     End(StopRequest),
-    /// Host functions have answered. The host has stopped working on the calls `freed`, which had
-    /// ended for the program before.
-    Answers { run: u64, answers: Vec<Answer>, freed: Vec<u64> },
+    /// Answers an operation of the network at once, or says that the answer comes later.
+    Operated { run: u64, number: u64, answer: Option<Vec<u8>> },
+    /// Host functions or the network have answered.
+    Answers { run: u64, served: Served },
     /// Answers the only question that is open. A file's descriptor comes beside it.
     Folder { answer: FolderAnswer, has_file: bool },
     /// Asks for a sign of life.
@@ -121,6 +122,11 @@ pub(crate) enum WorkerMessage {
         number: u64,
         name: String,
         arguments: String,
+    },
+    /// An operation on a stream of the network.
+    Operates {
+        number: u64,
+        frame: Vec<u8>,
     },
     Cancelled {
         number: u64,

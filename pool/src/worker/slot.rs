@@ -232,8 +232,15 @@ impl<'a> Slot<'a> {
         let is_last = task.session.is_none();
         let interpreter =
             self.interpreter.as_mut().expect("a state is resumed, so there is an interpreter");
+        let egress = task.program.egress.clone();
+        if let Some(egress) = &egress {
+            egress.begin(&task.transcript);
+        }
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
+        if let Some(egress) = &egress {
+            outcome.add_network(egress.finish());
+        }
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
             && hit.limit == LimitKind::Wall
         {

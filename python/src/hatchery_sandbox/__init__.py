@@ -49,7 +49,7 @@ from hatchery_sandbox._executor import Executor
 from hatchery_sandbox._functions import HostFunction
 from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
-from hatchery_sandbox._outcome import ChangedFile, LimitHit, Outcome, ProgramException, Usage
+from hatchery_sandbox._outcome import ChangedFile, LimitHit, Outcome, ProgramException, Request, Usage
 from hatchery_sandbox._pool import Pool
 from hatchery_sandbox._session import Session
 from hatchery_sandbox._source import UnsendableError
@@ -88,6 +88,7 @@ __all__ = [
     "ProgramRaisedError",
     "ProgramTamperedError",
     "RefusedError",
+    "Request",
     "Retried",
     "SandboxFailedError",
     "Session",

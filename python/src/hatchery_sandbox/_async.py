@@ -160,6 +160,9 @@ class AsyncPool:
         isolation: Isolation | None = None,
         mounts: Mapping[str, str | PathLike] | None = None,
         allow_connect: Sequence[str] | str = (),
+        egress: Sequence[str] | str = (),
+        secrets: Sequence[str] | str = (),
+        http_roots: Sequence[str | PathLike] | str | PathLike = (),
         sessions: SessionSettings | None = None,
     ) -> None:
         """Takes what `Pool` does."""
@@ -179,6 +182,9 @@ class AsyncPool:
             isolation=isolation,
             mounts=mounts,
             allow_connect=allow_connect,
+            egress=egress,
+            secrets=secrets,
+            http_roots=http_roots,
             sessions=sessions,
         )
         self._functions = functions

@@ -69,6 +69,9 @@ class PoolConfig:
     isolation: str | None = None
     mounts: tuple[tuple[str, str], ...] = ()
     allow_connect: tuple[str, ...] = ()
+    egress: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    http_roots: tuple[str, ...] = ()
     sessions: SessionSettings | None = None
     socket: str | None = None
     functions: Functions = field(default=(), hash=False)
@@ -118,6 +121,9 @@ class PoolConfig:
             ("--isolation", (self.isolation,) if self.isolation else ()),
             ("--mount", [f"{folder}={path}" for path, folder in self.mounts]),
             ("--allow-connect", self.allow_connect),
+            ("--allow-http", self.egress),
+            ("--secret", self.secrets),
+            ("--http-root", self.http_roots),
         ):
             # In one argument, since a value may begin as an option does.
             arguments += [f"{option}={value}" for value in values]

@@ -102,6 +102,9 @@ class JobOptions(TypedDict, total=False):
     python: str
     """The name of the Python build that runs it, of those that the pool has. Default: the session's,
     or else the default one. A session never changes its build."""
+    egress: Sequence[str] | str
+    """The HTTP requests that it may make, out of those that the pool allows, such as
+    `GET https://api.example.com/v1/*`. Default: all that the pool allows."""
     functions: Functions
     """Functions of this process that the program can call, beside those of its pool."""
     contents: bool
@@ -218,6 +221,8 @@ def _add_settings(wire: Message, options: JobOptions) -> None:
     stdin = options.get("stdin")
     if stdin is not None:
         wire["stdin"] = stdin if isinstance(stdin, str) else _text(stdin)
+    if (egress := options.get("egress")) is not None:
+        wire["egress"] = [egress] if isinstance(egress, str) else list(egress)
     limits = given_limits(options.get("limits"))
     if options.get("cpu_time") is not None:
         limits["cpu_time"] = options["cpu_time"]

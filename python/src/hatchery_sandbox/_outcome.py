@@ -64,6 +64,26 @@ class LimitHit:
 
 
 @dataclass(frozen=True)
+class Request:
+    """A request of a program over HTTP, or a connection that failed before one."""
+
+    method: str
+    """Empty for a connection."""
+    url: str
+    """As the program wrote it, with placeholders instead of secrets."""
+    status: int | None
+    """That of the response, once it has come."""
+    failure: dict[str, str] | None
+    """Why it was refused or failed: `kind`, one word, and `message`."""
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    """From the request's head to the end of the response."""
+    is_whole: bool
+    """Whether the response came to its end."""
+
+
+@dataclass(frozen=True)
 class ChangedFile:
     """A file that a program created, modified or deleted."""
 
@@ -273,6 +293,11 @@ class Outcome:
         """Limits that the program reached without ending."""
         hits = self._result["limits_met"]
         return [LimitHit(hit["limit"], hit["allowed"], hit["used"]) for hit in hits]
+
+    @property
+    def requests(self) -> list[Request]:
+        """The program's requests over HTTP, in the order in which they began."""
+        return [Request(**request) for request in self._result.get("requests", ())]
 
     @property
     def timed_out(self) -> bool:

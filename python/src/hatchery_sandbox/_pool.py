@@ -62,6 +62,9 @@ class Pool:
         isolation: Isolation | None = None,
         mounts: Mapping[str, str | PathLike] | None = None,
         allow_connect: Sequence[str] | str = (),
+        egress: Sequence[str] | str = (),
+        secrets: Sequence[str] | str = (),
+        http_roots: Sequence[str | PathLike] | str | PathLike = (),
         sessions: SessionSettings | None = None,
     ) -> None:
         """
@@ -89,6 +92,14 @@ class Pool:
             mounts: Folders of this machine that programs can read, by their paths there.
             allow_connect: Where programs may connect to over TCP, such as `example.com:443`, in
                 builds with sockets. Default: nowhere.
+            egress: HTTP requests that programs may make, as methods and a URL, such as
+                `GET,POST https://api.example.com/v1/*`. Default: none.
+            secrets: Secrets that programs use without seeing them, such as
+                `API_KEY=env:API_KEY@https://api.example.com` or `API_KEY=file:PATH@https://…`. The
+                program's variable of that name holds a placeholder, which is replaced in the
+                headers of requests to that host alone.
+            http_roots: Files in PEM with certificates that these requests trust besides those of
+                the system.
             sessions: What becomes of sessions.
         """
         self._open(
@@ -114,6 +125,9 @@ class Pool:
                 allow_connect=(allow_connect,)
                 if isinstance(allow_connect, str)
                 else tuple(allow_connect),
+                egress=(egress,) if isinstance(egress, str) else tuple(egress),
+                secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets),
+                http_roots=_config.paths(http_roots),
                 sessions=sessions,
                 functions=functions,
             ),

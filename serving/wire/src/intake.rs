@@ -24,7 +24,7 @@ const MOST_TOOL_SECONDS: f64 = 86_400.0;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intake {
     /// A bit for each field.
-    fields: u16,
+    fields: u32,
     /// The longest `timeout`, in seconds.
     pub(crate) most_seconds: f64,
     lowers_only: bool,
@@ -99,7 +99,7 @@ impl Intake {
     }
 }
 
-const fn bit(field: Field) -> u16 {
+const fn bit(field: Field) -> u32 {
     1 << field as u16
 }
 
@@ -140,6 +140,8 @@ pub enum Field {
     Deadline,
     /// `python`
     Python,
+    /// `egress`
+    Egress,
 }
 
 impl Field {
@@ -169,6 +171,7 @@ impl Field {
                 "the pool's operator decides whose job it is and how urgent"
             }
             Self::Python => "the pool's operator decides which Python runs",
+            Self::Egress => "the pool's operator decides on its requests",
         }
     }
 }

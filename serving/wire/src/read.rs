@@ -151,6 +151,7 @@ impl Job {
             Field::Priority => self.priority.is_some(),
             Field::Deadline => self.deadline.is_some(),
             Field::Python => self.python.is_some(),
+            Field::Egress => self.egress.is_some(),
         })
     }
 
@@ -173,6 +174,7 @@ impl Job {
             Field::Priority => self.priority = Some(priority(&value)?),
             Field::Deadline => self.deadline = Some(time(name, &value, MOST_SECONDS)?),
             Field::Python => self.python = Some(text(name, value)?),
+            Field::Egress => self.egress = Some(texts(name, value)?),
         }
         Ok(())
     }

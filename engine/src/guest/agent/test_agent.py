@@ -291,7 +291,7 @@ class AgentTest(AgentCase):
             ("input()", "input"),
             ("import getpass, io\ngetpass._raw_input('', io.StringIO(), io.StringIO())", "input"),
             ("e = Exception()\ne._hatchery_remedy = 'data'\nraise e", "data"),
-            ("from hatchery import _network\nraise _network.refused(PermissionError, 2)", "connection"),
+            ("from hatchery import _network\nraise _network.refused(PermissionError, 2, 'x', 'connection')", "connection"),
             ("import urllib.error\ne = OSError()\ne._hatchery_remedy = 'data'\nraise urllib.error.URLError(e)", "data"),
         ]:
             self.assertEqual(self.run_program(source)["advice"].get("remedy"), remedy, source)

@@ -168,8 +168,8 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
 """
         # As in a build without sockets.
         before = (
-            "import hatchery._late, sys; hatchery._late.install({})\n"
-            "import _socket; del _socket.socketpair\n"
+            "import _socket, hatchery._late, sys; hatchery._late.install({})\n"
+            "del _socket.socketpair; hatchery._late.adapt(_socket)\n"
         )
         report = subprocess.run([sys.executable, "-B", "-S", "-c", before + source], capture_output=True)
         self.assertEqual((report.returncode, report.stderr), (0, b""))

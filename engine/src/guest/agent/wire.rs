@@ -47,6 +47,8 @@ pub(crate) enum AgentFrame {
     Duplicate,
     /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
+    /// Carries an operation on a stream of the network, for the peer that serves it.
+    Net,
     /// Carries four addresses of 4 bytes each, once when the agent of a command build has started.
     /// They are those of the type `Turns`, and of its objects for each `Word`.
     Enter,
@@ -76,6 +78,7 @@ impl AgentFrame {
             (20, rest) => Some((Self::Wake, rest)),
             (21, rest) => Some((Self::Alarm, rest)),
             (22, rest) => Some((Self::Duplicate, rest)),
+            (23, rest) => Some((Self::Net, rest)),
             (8, rest) => Some((Self::Display, rest)),
             (&Self::ENTER, rest) => Some((Self::Enter, rest)),
             _ => None,

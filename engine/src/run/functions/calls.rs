@@ -18,6 +18,7 @@ use super::rooms::{Room, Rooms, Sum};
 use super::{HostCall, HostFunctions, RunId};
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::run::egress::{self, FIRST_TICKET, MOST_OPERATIONS, NetworkPeer, NetworkReply};
 use crate::run::transcript::Transcript;
 use crate::run::value::marshal::Marshal;
 use crate::run::value::{json_bytes, number};
@@ -38,6 +39,8 @@ pub(crate) struct Calls {
     /// Set by the first call.
     run: OnceLock<RunId>,
     functions: HostFunctions,
+    /// What serves the run's streams.
+    network: Option<Arc<dyn NetworkPeer>>,
     limits: CallLimits,
     gate: Arc<Gate>,
     transcript: Arc<Transcript>,
@@ -53,10 +56,12 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct CallsState {
     begun: u32,
+    /// The ticket of the last operation of the network, less the first one.
+    operations: u32,
     /// Calls without an answer, and the hooks to run if they are cancelled.
     pending: BTreeMap<u32, Option<Hook>>,
     /// Answers that the guest hasn't fetched, in order of arrival.
-    ended: VecDeque<(u32, RecordedAnswer)>,
+    ended: VecDeque<(u32, WaitAnswer)>,
     is_over: bool,
     /// The last call that reads standard input.
     reading: Option<u32>,
@@ -74,11 +79,20 @@ pub(crate) struct CallEffects {
     pub(crate) recording: Option<Recording>,
 }
 
+/// What a wait brings the guest.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum WaitAnswer {
+    /// Of a host function.
+    Call(RecordedAnswer),
+    /// Of an operation of the network.
+    Network(Vec<u8>),
+}
+
 /// What a wait finds at this moment.
 #[derive(Debug, PartialEq)]
 pub(crate) enum WaitResult {
     /// These calls have ended.
-    Ended(Vec<(u32, RecordedAnswer)>),
+    Ended(Vec<(u32, WaitAnswer)>),
     /// None has ended, and some are pending.
     Pending,
     /// No call is pending that could end.
@@ -90,6 +104,7 @@ pub(crate) enum WaitResult {
 impl Calls {
     pub(crate) fn new(
         functions: HostFunctions,
+        network: Option<Arc<dyn NetworkPeer>>,
         limits: &Limits,
         gate: Arc<Gate>,
         transcript: Arc<Transcript>,
@@ -104,8 +119,8 @@ impl Calls {
         let run = OnceLock::new();
         let rooms = Rooms::new(&gate);
         let stdin = None;
-        let limits = CallLimits::of(limits);
-        Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
+        let (limits, state) = (CallLimits::of(limits), Mutex::new(state));
+        Self { run, functions, network, limits, gate, transcript, stdin, rooms, state }
     }
 
     fn run(&self) -> RunId {
@@ -172,6 +187,57 @@ impl Calls {
         Ok(ticket)
     }
 
+    /// Passes an operation on to what serves the run's streams. Returns the answer, or the ticket of
+    /// one that comes later.
+    pub(crate) fn operate(self: &Arc<Self>, frame: &[u8]) -> Result<Vec<u8>, u32> {
+        let Some(network) = &self.network else { return Ok(egress::no_network()) };
+        let ticket = {
+            let mut state = self.state.lock();
+            if state.is_over {
+                return Ok(egress::no_network());
+            }
+            if state.pending.range(FIRST_TICKET..).count() >= MOST_OPERATIONS {
+                return Ok(egress::too_many());
+            }
+            state.operations = (state.operations + 1) % FIRST_TICKET;
+            let ticket = FIRST_TICKET + state.operations;
+            state.pending.insert(ticket, None);
+            ticket
+        };
+        let calls = Arc::clone(self);
+        let answer = Box::new(move |answer| calls.answer_operation(ticket, answer));
+        let reply = catch_unwind(AssertUnwindSafe(|| network.serve(frame, answer)));
+        let mut state = self.state.lock();
+        match reply {
+            Ok(NetworkReply::Now(answer)) => {
+                state.pending.remove(&ticket);
+                return Ok(answer);
+            }
+            Ok(NetworkReply::Later(operation)) => match state.pending.get_mut(&ticket) {
+                Some(hook) => *hook = Some(Box::new(move || drop(operation))),
+                None => {
+                    // It has been answered already.
+                    drop(state);
+                    drop(operation);
+                }
+            },
+            Err(_) => {
+                state.pending.remove(&ticket);
+                return Ok(egress::no_network());
+            }
+        }
+        Err(ticket)
+    }
+
+    fn answer_operation(&self, ticket: u32, answer: Vec<u8>) {
+        let mut state = self.state.lock();
+        let Some(hook) = state.pending.remove(&ticket) else { return };
+        state.ended.push_back((ticket, WaitAnswer::Network(answer)));
+        drop(state);
+        drop(hook);
+        self.gate.wake();
+    }
+
     /// Assigns a call its ticket and its room. Also returns whether a recording answers it.
     ///
     /// Refusals here depend only on what the program did, so a replay refuses the same calls.
@@ -234,27 +300,33 @@ impl Calls {
     pub(crate) fn look(&self, ticket: Option<u32>) -> WaitResult {
         let mut state = self.state.lock();
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
-        if state.replayer.is_some() {
-            let found = state.look_in_recording(ticket);
-            if let WaitResult::Ended(ended) = &found {
-                ended.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
-            }
-            return found;
-        }
         let mut found = Vec::new();
         let mut bytes = 0;
         while let Some(at) = state.ended.iter().position(|(one, _)| is_wanted(*one)) {
-            let length = bytes_of(&state.ended[at].1);
+            let length = match &state.ended[at].1 {
+                WaitAnswer::Call(answer) => bytes_of(answer),
+                WaitAnswer::Network(answer) => answer.len(),
+            };
             if !found.is_empty() && bytes + length > DELIVERY_BYTES {
                 break;
             }
             bytes += length;
             found.extend(state.ended.remove(at));
         }
+        if found.is_empty() && state.replayer.is_some() {
+            let found = state.look_in_recording(ticket);
+            if let WaitResult::Ended(ended) = &found {
+                ended.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+            }
+            return found;
+        }
         if !found.is_empty() {
             found.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
             if let Some(recorder) = &mut state.recorder {
-                recorder.waited(&found);
+                let calls: Vec<_> = found.iter().filter_map(call_of).collect();
+                if !calls.is_empty() {
+                    recorder.waited(&calls);
+                }
             }
             return WaitResult::Ended(found);
         }
@@ -266,7 +338,7 @@ impl Calls {
 
     /// Ends the calls that a wait without an end waits for, after [`WaitResult::NotNow`]: the
     /// recorded wait had an end.
-    pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+    pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, WaitAnswer)> {
         let failed = self.state.lock().fail_in_replay(ticket);
         failed.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
         failed
@@ -274,7 +346,9 @@ impl Calls {
 
     /// Records that a wait for pending calls found no answer.
     pub(crate) fn waited_in_vain(&self) {
-        if let Some(recorder) = &mut self.state.lock().recorder {
+        let mut state = self.state.lock();
+        let calls = state.pending.range(..FIRST_TICKET).next().is_some();
+        if let Some(recorder) = state.recorder.as_mut().filter(|_| calls) {
             recorder.waited(&[]);
         }
     }
@@ -351,7 +425,7 @@ impl Calls {
         } else {
             answer
         };
-        state.ended.push_back((ticket, answer));
+        state.ended.push_back((ticket, WaitAnswer::Call(answer)));
         // Before the gate is locked: a waiter there holds the gate's lock while it takes this one.
         drop(state);
         drop(hook);
@@ -370,28 +444,44 @@ impl CallsState {
     fn look_in_recording(&mut self, ticket: Option<u32>) -> WaitResult {
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
         let Some(replayer) = self.replayer.as_mut() else { return WaitResult::Idle };
-        if !self.pending.keys().any(|one| is_wanted(*one)) {
-            return WaitResult::Idle;
+        let mut wanted = self.pending.keys().filter(|one| is_wanted(**one)).peekable();
+        let Some(first) = wanted.peek().copied().copied() else { return WaitResult::Idle };
+        if first >= FIRST_TICKET {
+            return WaitResult::Pending;
         }
+        let operates = wanted.last().is_some_and(|last| *last >= FIRST_TICKET);
         match replayer.wait(ticket) {
+            // The recording says when calls end, not when operations do.
+            Replayed::Nothing if operates => WaitResult::Pending,
             Replayed::Nothing => WaitResult::NotNow,
-            Replayed::Ended(mut ended) => {
+            Replayed::Ended(ended) => {
                 // Calls that the program has cancelled since don't end in the recording either.
-                ended.retain(|(one, _)| self.pending.remove(one).is_some());
-                WaitResult::Ended(ended)
+                let ended = ended.into_iter().filter(|(one, _)| self.pending.remove(one).is_some());
+                WaitResult::Ended(
+                    ended.map(|(one, answer)| (one, WaitAnswer::Call(answer))).collect(),
+                )
             }
             Replayed::Lost => WaitResult::Ended(self.fail_in_replay(ticket)),
         }
     }
 
     /// Ends pending calls, that of `ticket` or all, since the recording is of another program.
-    fn fail_in_replay(&mut self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+    fn fail_in_replay(&mut self, ticket: Option<u32>) -> Vec<(u32, WaitAnswer)> {
         let text = "the recording has no answer at this point of the program";
         let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
+        let answer = WaitAnswer::Call(answer);
         self.pending
-            .extract_if(.., |one, _| ticket.is_none_or(|ticket| ticket == *one))
+            .extract_if(..FIRST_TICKET, |one, _| ticket.is_none_or(|ticket| ticket == *one))
             .map(|(one, _)| (one, answer.clone()))
             .collect()
+    }
+}
+
+/// Returns the answer if it is that of a host function.
+fn call_of((ticket, answer): &(u32, WaitAnswer)) -> Option<(u32, RecordedAnswer)> {
+    match answer {
+        WaitAnswer::Call(answer) => Some((*ticket, answer.clone())),
+        WaitAnswer::Network(_) => None,
     }
 }
 
@@ -404,11 +494,14 @@ fn bytes_of(answer: &RecordedAnswer) -> usize {
 }
 
 /// Encodes the answers to a wait in the format of `marshal`.
-pub(crate) fn encode(ended: &[(u32, RecordedAnswer)]) -> Vec<u8> {
+pub(crate) fn encode(ended: &[(u32, WaitAnswer)]) -> Vec<u8> {
     let items = ended.iter().map(|(ticket, answer)| {
         let (is_success, result) = match answer {
-            RecordedAnswer::Returned(value) => (true, value.into()),
-            RecordedAnswer::Raised(type_name, message) => (false, error(type_name, message)),
+            WaitAnswer::Call(RecordedAnswer::Returned(value)) => (true, value.into()),
+            WaitAnswer::Call(RecordedAnswer::Raised(type_name, message)) => {
+                (false, error(type_name, message))
+            }
+            WaitAnswer::Network(answer) => (true, (&answer[..]).into()),
         };
         Marshal::List(vec![Marshal::Int(i64::from(*ticket)), is_success.into(), result])
     });
@@ -510,7 +603,7 @@ struct CallLimits {
 impl CallLimits {
     fn of(limits: &Limits) -> Self {
         Self {
-            count: limits.function_calls.min(u64::from(u32::MAX - 1)),
+            count: limits.function_calls.min(u64::from(FIRST_TICKET - 1)),
             argument_bytes: limits.function_argument_bytes,
             result_bytes: limits.function_result_bytes,
             in_flight: limits.functions_in_flight,

@@ -20,6 +20,9 @@ pub struct Recording {
     pub calls: Vec<RecordedCall>,
     /// When the program received the answers, in this order.
     pub deliveries: Vec<Delivery>,
+    /// What it sent and received over HTTP, with placeholders instead of secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Json>,
 }
 
 /// A call of a host function.

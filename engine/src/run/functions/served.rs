@@ -13,10 +13,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::HostError;
 use super::HostFunctions;
-use super::calls::{Calls, WaitResult};
+use super::calls::{Calls, WaitAnswer, WaitResult};
 use super::recording::RecordedAnswer;
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, Limits};
+use crate::run::egress::NetworkPeer;
 use crate::run::transcript::Transcript;
 
 /// The calls of one run in another process.
@@ -33,9 +34,9 @@ struct ServedState {
     numbers: HashMap<u32, u64>,
     tickets: HashMap<u64, u32>,
     /// Answers that came before their call's ticket was known here.
-    early: HashMap<u32, RecordedAnswer>,
+    early: HashMap<u32, WaitAnswer>,
     /// Answers that nobody has taken.
-    ready: Vec<Answer>,
+    ready: Served,
     /// The other process's numbers of calls that have ended for the program, by their tickets. The
     /// host still works on them.
     left: HashMap<u32, u64>,
@@ -43,13 +44,22 @@ struct ServedState {
 }
 
 /// What the process that makes the calls has to know.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Served {
     /// Answers, in the order in which they came.
     pub answers: Vec<Answer>,
     /// The numbers of ended calls that the host has stopped working on. They occupy their room
     /// until then.
     pub freed: Vec<u64>,
+    /// Answers to operations of the network, by number.
+    pub operations: Vec<(u64, Vec<u8>)>,
+}
+
+impl Served {
+    /// Whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.freed.is_empty() && self.operations.is_empty()
+    }
 }
 
 /// The answer to a call, for the process that made it.
@@ -83,10 +93,15 @@ impl Answer {
 
 impl ServedCalls {
     /// Returns a run's calls, of which there are none yet.
-    pub fn new(functions: HostFunctions, limits: &Limits) -> Self {
+    pub fn new(
+        functions: HostFunctions,
+        network: Option<Arc<dyn NetworkPeer>>,
+        limits: &Limits,
+    ) -> Self {
         let gate = Arc::new(Gate::new());
         let transcript = Arc::<Transcript>::default();
-        let calls = Calls::new(functions, limits, Arc::clone(&gate), transcript, false, None);
+        let its = Arc::clone(&gate);
+        let calls = Calls::new(functions, network, limits, its, transcript, false, None);
         Self { calls: Arc::new(calls), gate, state: Mutex::default() }
     }
 
@@ -101,25 +116,51 @@ impl ServedCalls {
         let call = json!({ "name": name, "arguments": arguments }).to_string();
         // Without the lock, since the function may answer at once, which wakes who holds the gate.
         let begun = self.calls.begin(call.as_bytes());
-        let mut state = self.state.lock();
-        let ended = match begun {
-            Ok(ticket) => match state.early.remove(&ticket) {
-                Some(answer) => Some((answer, self.is_left(&mut state, ticket, number))),
-                None => {
-                    state.numbers.insert(ticket, number);
-                    state.tickets.insert(number, ticket);
-                    None
-                }
-            },
+        match begun {
+            Ok(ticket) => self.number(ticket, number),
             Err(error) => {
                 let (type_name, message) = error.for_program(name);
-                Some((RecordedAnswer::Raised(type_name, message), false))
+                let answer = RecordedAnswer::Raised(type_name, message);
+                self.state.lock().ready.answers.push(Answer::new(number, answer, false));
+                self.gate.wake();
             }
-        };
-        if let Some((answer, is_worked_on)) = ended {
-            state.ready.push(Answer::new(number, answer, is_worked_on));
-            drop(state);
-            self.gate.wake();
+        }
+    }
+
+    /// Serves an operation of the network. Returns the answer if it is there at once.
+    pub fn operate(&self, number: u64, frame: &[u8]) -> Option<Vec<u8>> {
+        match self.calls.operate(frame) {
+            Ok(answer) => Some(answer),
+            Err(ticket) => {
+                self.number(ticket, number);
+                None
+            }
+        }
+    }
+
+    /// Notes the other process's number of a ticket, whose answer may be here already.
+    fn number(&self, ticket: u32, number: u64) {
+        let mut state = self.state.lock();
+        match state.early.remove(&ticket) {
+            Some(answer) => {
+                self.deliver(&mut state, ticket, number, answer);
+                drop(state);
+                self.gate.wake();
+            }
+            None => {
+                state.numbers.insert(ticket, number);
+                state.tickets.insert(number, ticket);
+            }
+        }
+    }
+
+    fn deliver(&self, state: &mut ServedState, ticket: u32, number: u64, answer: WaitAnswer) {
+        match answer {
+            WaitAnswer::Call(answer) => {
+                let is_left = self.is_left(state, ticket, number);
+                state.ready.answers.push(Answer::new(number, answer, is_left));
+            }
+            WaitAnswer::Network(answer) => state.ready.operations.push((number, answer)),
         }
     }
 
@@ -161,14 +202,12 @@ impl ServedCalls {
         if state.is_closed {
             return None;
         }
-        let mut answers = std::mem::take(&mut state.ready);
         if let WaitResult::Ended(ended) = self.calls.look(None) {
             for (ticket, answer) in ended {
                 match state.numbers.remove(&ticket) {
                     Some(number) => {
                         state.tickets.remove(&number);
-                        let is_left = self.is_left(&mut state, ticket, number);
-                        answers.push(Answer::new(number, answer, is_left));
+                        self.deliver(&mut state, ticket, number, answer);
                     }
                     None => drop(state.early.insert(ticket, answer)),
                 }
@@ -177,7 +216,7 @@ impl ServedCalls {
         // After the answers, which free the room that they leave at once.
         let is_free = |ticket: &u32, _: &mut u64| !self.calls.is_worked_on(*ticket);
         let freed = state.left.extract_if(is_free).map(|(_, number)| number).collect();
-        Some(Served { answers, freed })
+        Some(Served { freed, ..std::mem::take(&mut state.ready) })
     }
 
     /// Ends the run: cancels its calls, and ends waits. Returns the limits that calls met here.
@@ -229,7 +268,7 @@ mod tests {
         let signature = Signature { name: "f".to_owned(), ..Signature::default() };
         let callee: Arc<dyn Callee> = Arc::new(Kept(Arc::clone(&kept)));
         let functions = HostFunctions::new([(signature, callee)]).unwrap();
-        (ServedCalls::new(functions, limits), kept)
+        (ServedCalls::new(functions, None, limits), kept)
     }
 
     fn told(answers: &[Answer]) -> Vec<(u64, &str)> {
@@ -279,12 +318,12 @@ mod tests {
         let signature = Signature { name: "f".to_owned(), ..Signature::default() };
         let callee: Arc<dyn Callee> = Arc::new(Works(Arc::clone(&rooms), replies));
         let functions = HostFunctions::new([(signature, callee)]).unwrap();
-        let served = ServedCalls::new(functions, &Limits::default());
+        let served = ServedCalls::new(functions, None, &Limits::default());
         // One call is given up, the other is answered while the work on it goes on.
         served.begin(5, "f", &Map::new());
         served.begin(6, "f", &Map::from_iter([("x".to_owned(), json!(1))]));
         served.cancel(5);
-        let Served { answers, freed } = served.wait(None).unwrap();
+        let Served { answers, freed, .. } = served.wait(None).unwrap();
         assert_eq!(told(&answers), [(6, "null")]);
         assert!(answers[0].is_worked_on && freed.is_empty());
         assert_eq!(served.wait(Some(Duration::ZERO)), Some(Served::default()));

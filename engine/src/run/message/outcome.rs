@@ -10,6 +10,7 @@ use super::encoding::{InvalidMessage, optional_text, text};
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::files::check_path;
 use crate::limits::LimitHit;
+use crate::run::egress::RequestLog;
 use crate::run::functions::Recording;
 use crate::run::outcome::mime::forms;
 use crate::run::outcome::{
@@ -63,6 +64,9 @@ struct OutcomeFields {
     interrupted_at: Option<Exception>,
     #[serde(skip)]
     session_restored: bool,
+    /// The embedding process makes the requests.
+    #[serde(skip)]
+    requests: Vec<RequestLog>,
     #[serde(with = "optional_text")]
     recording: Option<Recording>,
     usage: Usage,

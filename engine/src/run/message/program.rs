@@ -10,6 +10,7 @@ use super::encoding::{InvalidMessage, optional_text};
 
 use crate::files::mount::{FolderIdentity, FolderServer, Mount, ProxiedFolder};
 use crate::limits::advice::Interface;
+use crate::run::egress::NetworkPeer;
 use crate::run::functions::{Callee, HostFunctions, Recording, Signature};
 use crate::run::network::Network;
 use crate::run::program::{Deterministic, InputFile, MountedFolder, Program, ProgramEntry, Script};
@@ -25,6 +26,7 @@ pub struct ProgramMessage {
     beside: Option<WireFolder>,
     script: Option<(String, WireFolder)>,
     functions: Vec<Signature>,
+    has_egress: bool,
     #[serde(with = "optional_text")]
     replays: Option<Recording>,
 }
@@ -59,6 +61,8 @@ struct ProgramFields {
     #[serde(skip)]
     network: Network,
     #[serde(skip)]
+    egress: Option<Arc<dyn NetworkPeer>>,
+    #[serde(skip)]
     functions: HostFunctions,
     /// Its pool knows what happened.
     #[serde(skip)]
@@ -82,6 +86,9 @@ pub trait Proxies {
 
     /// Returns what begins calls of the function of this name.
     fn callee(&self, name: &str) -> Arc<dyn Callee>;
+
+    /// Returns what serves the streams of the program.
+    fn network(&self) -> Arc<dyn NetworkPeer>;
 }
 
 impl ProgramMessage {
@@ -104,7 +111,11 @@ impl ProgramMessage {
             beside: beside.as_ref().map(&mut folder),
             script: script.as_ref().map(|script| (script.name.clone(), folder(&script.folder))),
             functions: functions.signatures().cloned().collect(),
-            replays: replays.as_deref().cloned(),
+            has_egress: program.egress.is_some(),
+            // The exchanges stay with who serves them.
+            replays: replays
+                .as_deref()
+                .map(|recording| Recording { network: None, ..recording.clone() }),
         }
     }
 
@@ -136,6 +147,7 @@ impl ProgramMessage {
         });
         program.functions = HostFunctions::new(functions)
             .map_err(|error| InvalidMessage::because("a host function", &error))?;
+        program.egress = self.has_egress.then(|| proxies.network());
         program.replays = self.replays.map(Arc::new);
         program.check().map_err(|error| InvalidMessage::because("a program", &error))?;
         Ok(program)

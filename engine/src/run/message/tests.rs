@@ -14,6 +14,7 @@ use crate::cause::{Cause, chain};
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::files::mount::{FolderAnswer, FolderAsk, FolderServer, Mount};
 use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::run::egress::{NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply};
 use crate::run::functions::{Callee, HostCall, HostFunctions, Parameter, Signature};
 use crate::run::network::Network;
 use crate::run::outcome::{
@@ -32,6 +33,7 @@ impl Callee for Nothing {
 }
 
 /// Is asked nothing.
+#[derive(Debug)]
 struct NoFolders;
 
 impl FolderServer for NoFolders {
@@ -47,6 +49,22 @@ impl Proxies for NoFolders {
 
     fn callee(&self, _name: &str) -> Arc<dyn Callee> {
         Arc::new(Nothing)
+    }
+
+    fn network(&self) -> Arc<dyn NetworkPeer> {
+        Arc::new(Self)
+    }
+}
+
+impl NetworkPeer for NoFolders {
+    fn begin(&self, _transcript: &Arc<Transcript>) {}
+
+    fn serve(&self, _frame: &[u8], _answer: NetworkAnswer) -> NetworkReply {
+        NetworkReply::Now(Vec::new())
+    }
+
+    fn finish(&self) -> NetworkEffects {
+        NetworkEffects::default()
     }
 }
 
@@ -114,6 +132,7 @@ fn programs_arrive_as_they_were() {
         deterministic: Some(Deterministic::new(3)),
         // Processes have none.
         network: Network::default(),
+        egress: Some(Arc::new(NoFolders)),
         functions: HostFunctions::new([(signature, callee)]).unwrap(),
         // Its pool tells what happened.
         interface: None,

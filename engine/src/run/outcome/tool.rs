@@ -12,6 +12,7 @@ use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
 use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
+use crate::run::egress::RequestLog;
 
 // The result format that agents' REPL tools share, followed by further fields. The comments on
 // fields are their descriptions in the schema.
@@ -63,6 +64,9 @@ struct ToolResult<'a> {
     files: Vec<ToolFile<'a>>,
     /// Limits that stood in its way without ending it.
     limits_met: &'a [LimitHit],
+    /// Its requests over HTTP.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    requests: &'a [RequestLog],
     usage: ToolUsage,
 }
 
@@ -171,7 +175,7 @@ impl Outcome {
     /// that left with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`, `limit`,
     /// `cancelled`, `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`,
     /// `exit_code`, `message`, `interrupted_at`, `session_restored`, `error`, `truncated`, `files`,
-    /// `limits_met` and `usage`. `bundle` and each of `displays` are objects from MIME types to
+    /// `limits_met`, `requests` if there are some, and `usage`. `bundle` and each of `displays` are objects from MIME types to
     /// texts, bytes in base64. The `error` of an exception has the fields of [`Exception`]. A
     /// `value` of null means either `None` or no JSON; then `value_missing` says why. `files` has
     /// no contents; [`Self::to_tool_json_with_files`] does.
@@ -223,6 +227,7 @@ impl Outcome {
             truncated: self.output_truncated,
             files: files.map(|file| ToolFile::of(file, has_contents)).collect(),
             limits_met: &self.limits_met,
+            requests: &self.requests,
             usage: ToolUsage::of(&self.usage),
         };
         serde_json::to_value(result).expect("strings, numbers and values have a JSON form")

@@ -8,14 +8,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::{panic, thread};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::{fmt, panic, thread};
 
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
 use engine::{
     Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
-    Interpreter, Limits, Mount, Outcome, OutcomeMessage, ProgramMessage, ProxiedFolder, Proxies,
-    Room, SandboxFailure, SessionState, StartError, StopHandle, StopReason, Transcript, Verdict,
-    chain,
+    Interpreter, Limits, Mount, NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply, Outcome,
+    OutcomeMessage, ProgramMessage, ProxiedFolder, Proxies, Room, SandboxFailure, Served,
+    SessionState, StartError, StopHandle, StopReason, Transcript, Verdict, chain,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -260,9 +261,26 @@ impl WorkerShared {
             let Ok(message) = receiver.receive::<ControlMessage>(None) else { end(0) };
             match message {
                 ControlMessage::End(end) => self.end_run(end),
-                ControlMessage::Answers { run, answers, freed } => {
+                ControlMessage::Operated { run, number, answer } => {
+                    let begun = self.of_run(run, |run| match answer {
+                        Some(_) => run.operations.remove(&number).map(|(begun, _)| begun),
+                        None => run.operations.get(&number).map(|(begun, _)| begun.clone()),
+                    });
+                    if let Some(begun) = begun {
+                        // The one who waits has gone only if its run has ended.
+                        let _ = begun.send(answer);
+                    }
+                }
+                ControlMessage::Answers { run, served } => {
+                    let Served { answers, freed, operations } = served;
                     for answer in answers {
                         self.answer(run, answer);
+                    }
+                    for (number, bytes) in operations {
+                        let operation = self.of_run(run, |run| run.operations.remove(&number));
+                        if let Some((_, answer)) = operation {
+                            answer(bytes);
+                        }
                     }
                     for number in freed {
                         let room = self.of_run(run, |run| run.left.remove(&number));
@@ -363,6 +381,12 @@ impl WorkerShared {
 /// Stands in for what the embedding process has.
 struct ParentProxies(Arc<WorkerShared>);
 
+impl fmt::Debug for ParentProxies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ParentProxies")
+    }
+}
+
 impl Proxies for ParentProxies {
     fn folders(&self) -> Arc<dyn FolderServer> {
         Arc::new(Self(Arc::clone(&self.0)))
@@ -370,6 +394,38 @@ impl Proxies for ParentProxies {
 
     fn callee(&self, name: &str) -> Arc<dyn Callee> {
         Arc::new(Elsewhere { shared: Arc::clone(&self.0), name: name.to_owned() })
+    }
+
+    fn network(&self) -> Arc<dyn NetworkPeer> {
+        Arc::new(Self(Arc::clone(&self.0)))
+    }
+}
+
+/// The embedding process serves the streams, keeps the secrets and knows the requests.
+impl NetworkPeer for ParentProxies {
+    fn begin(&self, _transcript: &Arc<Transcript>) {}
+
+    fn serve(&self, frame: &[u8], answer: NetworkAnswer) -> NetworkReply {
+        let (begun, answered) = sync_channel(1);
+        let number = {
+            let mut runs = self.0.runs.lock();
+            let Some(run) = runs.now.as_mut() else { return NetworkReply::Later(Box::new(())) };
+            run.last_call += 1;
+            run.operations.insert(run.last_call, (begun, answer));
+            run.last_call
+        };
+        self.0.send(&WorkerMessage::Operates { number, frame: frame.to_vec() });
+        match answered.recv() {
+            Ok(Some(answer)) => NetworkReply::Now(answer),
+            // Or its answer came before the word that it comes later.
+            Ok(None) | Err(_) => {
+                NetworkReply::Later(Box::new(Operation { shared: Arc::clone(&self.0), number }))
+            }
+        }
+    }
+
+    fn finish(&self) -> NetworkEffects {
+        NetworkEffects::default()
     }
 }
 
@@ -382,6 +438,23 @@ impl FolderServer for ParentProxies {
             self.0.answered.wait(&mut answer);
         }
         answer.take()
+    }
+}
+
+/// An operation on a stream, which the program gives up by dropping this.
+struct Operation {
+    shared: Arc<WorkerShared>,
+    number: u64,
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        let Self { shared, number } = self;
+        let operation =
+            shared.runs.lock().now.as_mut().and_then(|run| run.operations.remove(number));
+        if operation.is_some() {
+            shared.send(&WorkerMessage::Cancelled { number: *number });
+        }
     }
 }
 
@@ -440,6 +513,9 @@ struct Run {
     calls: HashMap<u64, (engine::Reply, Room)>,
     /// The room of calls that have ended for the program, while the host works on them.
     left: HashMap<u64, Room>,
+    /// What takes an answer at once to an operation of the network, or a later one.
+    operations: HashMap<u64, (SyncSender<Option<Vec<u8>>>, NetworkAnswer)>,
+    /// The number of the last call or operation.
     last_call: u64,
 }
 
@@ -464,8 +540,8 @@ impl Runs {
     /// Notes that a run begins. Returns how it is to end, if that was said before.
     #[must_use]
     fn begin(&mut self, number: u64, stop: StopHandle) -> Option<StopRequest> {
-        let (calls, left) = (HashMap::new(), HashMap::new());
-        self.now = Some(Run { number, stop, calls, left, last_call: 0 });
+        let (calls, left, operations) = (HashMap::new(), HashMap::new(), HashMap::new());
+        self.now = Some(Run { number, stop, calls, left, operations, last_call: 0 });
         self.last = number;
         let early = self.early.iter().find(|end| end.run == number).copied();
         self.early.retain(|end| end.run > number);

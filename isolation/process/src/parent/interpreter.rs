@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Limits, Mount, Outcome, ProgramMessage, SandboxFailure, Served,
-    ServedCalls, SessionError, SessionState, StartError, Verdict,
+    Afterwards, Cause, Image, Limits, Mount, Outcome, ProgramMessage, SandboxFailure, ServedCalls,
+    SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Readiness, Suspended, Task, WorkerProcess};
@@ -214,19 +214,18 @@ impl ProcessInterpreter {
         self.worker.send_command(command)?;
         let ending = Arc::new(RunStopper::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
-        let calls = ServedCalls::new(program.functions.clone(), limits);
+        let (functions, egress) = (program.functions.clone(), program.egress.clone());
+        let awaits_answers = !functions.is_empty() || egress.is_some();
+        let calls = ServedCalls::new(functions, egress, limits);
         let worker = Arc::clone(&self.worker);
         let folders = self.folders.clone();
         let done = std::thread::scope(|scope| {
-            if !program.functions.is_empty() {
+            if awaits_answers {
                 // It ends with the calls.
                 scope.spawn(|| {
-                    while let Some(Served { answers, freed }) = calls.wait(None) {
-                        let is_news = !answers.is_empty() || !freed.is_empty();
-                        if is_news
-                            && worker
-                                .send(&ControlMessage::Answers { run, answers, freed })
-                                .is_err()
+                    while let Some(served) = calls.wait(None) {
+                        if !served.is_empty()
+                            && worker.send(&ControlMessage::Answers { run, served }).is_err()
                         {
                             return;
                         }
@@ -240,6 +239,12 @@ impl ProcessInterpreter {
                         let arguments = serde_json::from_str(&arguments)
                             .map_err(|_| "it called a function with invalid arguments")?;
                         calls.begin(number, &name, &arguments);
+                    }
+                    WorkerMessage::Operates { number, frame } => {
+                        let answer = calls.operate(number, &frame);
+                        worker
+                            .send(&ControlMessage::Operated { run, number, answer })
+                            .map_err(|_| "it stopped reading answers")?;
                     }
                     WorkerMessage::Cancelled { number } => calls.cancel(number),
                     WorkerMessage::Folder { number, ask } => {

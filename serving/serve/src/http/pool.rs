@@ -264,6 +264,7 @@ fn named(kind: &EventKind) -> Option<(&'static str, Value)> {
         }
         EventKind::Display(bundle) => ("display", json!({ "bundle": bundle })),
         EventKind::HostCall { name } => ("host_call", json!({ "name": name })),
+        EventKind::Request(request) => ("request", json!(request)),
         EventKind::Retried => ("retried", json!({})),
         EventKind::FileChanged { path, kind } => ("file", json!({ "path": path, "kind": kind })),
         // Also what later versions may add.

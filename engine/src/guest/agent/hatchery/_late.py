@@ -15,6 +15,8 @@ LOOPS = "asyncio.unix_events"
 # Which of our modules adapts a module, through its table `ADAPT`, if it has one.
 ADAPTED = {
     LOOPS: "hatchery._loop",
+    "_socket": "hatchery._sockets",
+    "select": "hatchery._sockets",
     "socket": "hatchery._network",
     "tarfile": "hatchery._archives",
     "tqdm.std": "hatchery._threads",

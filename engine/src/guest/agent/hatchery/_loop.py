@@ -1,6 +1,6 @@
-"""asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
+"""asyncio's event loop in the sandbox: it waits in the host, for timers, host functions and sockets.
 
-There are no sockets, pipes or processes here, so only other threads and the timer of `signal` can wake it up.
+There are no pipes and processes here, so only other threads and the timer of `signal` can wake it up.
 
 Everything that an interpreter awaits outside functions runs on one loop, kept by the `bridge`. In a
 session it lives as long as the session's variables, even while no turn awaits anything: a task can
@@ -10,24 +10,40 @@ be created in one turn and awaited in a later one.
 import atexit
 import errno
 import functools
+import selectors
 import signal
+import socket
 import sys
 import time
 
 import hatchery
-from asyncio import base_events, events, tasks
-from hatchery import _waits
+from asyncio import events, selector_events, tasks
+from hatchery import _sockets, _waits
 from hatchery._host import bridge
+from hatchery._packages import _NO_NETWORK
 
+NO_SOCKETS = f"{_NO_NETWORK} in its event loop: use sockets in threads"
 # The most steps of the loop between a session's turns, if tasks always have more to do.
 MOST_STEPS = 1000
 
 
-class HostSelector:
-    """Waits where other event loops wait for sockets."""
+class HostSelector(selectors._BaseSelectorImpl):
+    """Waits in the host where other event loops wait for sockets, and for host functions, too."""
+
+    def register(self, fileobj, events, data=None):
+        if self._fileobj_lookup(fileobj) not in _sockets.STREAMS:
+            # As for files. The sockets of other builds end up here, too.
+            text = NO_SOCKETS if hasattr(socket, "socketpair") else "Operation not permitted"
+            raise PermissionError(errno.EPERM, text)
+        return super().register(fileobj, events, data)
 
     def select(self, timeout=None):
-        timer = _waits.timer
+        keys, timer = self._fd_to_key, _waits.timer
+        ready, _ = _sockets.look({fd: key.events for fd, key in keys.items()}) if keys else ((), ())
+        if ready:
+            timeout = 0
+        elif keys:
+            timeout = _sockets.sliced(timeout)
         if timer is not None and timer.due is not None:
             left = max(timer.due - time.monotonic(), 0)
             timeout = left if timeout is None else min(timeout, left)
@@ -35,26 +51,34 @@ class HostSelector:
             bridge.dispatch(bridge.wait(timeout))
         if timer is not None:
             timer.ring()
-        return ()
+        return [(keys[fd], events) for fd, events in ready.items()] if ready else ()
 
 
-class HostLoop(base_events.BaseEventLoop):
+class HostLoop(selector_events.BaseSelectorEventLoop):
     """An event loop that waits in the host."""
 
     waits_in_host = True
 
     def __init__(self, selector=None):
-        super().__init__()
-        self._selector = HostSelector()
+        super().__init__(HostSelector())
         self._handled = set()
 
-    def _process_events(self, event_list):
+    def _make_self_pipe(self):
         pass
+
+    _close_self_pipe = _make_self_pipe
 
     def _write_to_self(self):
         # Without threads there is no other one to wake.
         if hatchery._has_threads:
             bridge.wake()
+
+    async def getaddrinfo(self, host, port, *, family=0, type=0, proto=0, flags=0):
+        # Without a thread: the host looks names up when it connects.
+        return socket.getaddrinfo(host, port, family, type, proto, flags)
+
+    async def getnameinfo(self, sockaddr, flags=0):
+        return socket.getnameinfo(sockaddr, flags)
 
     def catch_up(self):
         """Runs tasks as far as possible without waiting, as if they had run in the background."""
@@ -94,14 +118,13 @@ def refuse(what, names):
 
 
 refuse(
-    "network",
-    "create_connection create_server create_datagram_endpoint create_unix_connection"
-    " create_unix_server connect_accepted_socket getaddrinfo getnameinfo start_tls sendfile"
-    " sock_accept sock_connect sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into"
-    " sock_sendall sock_sendfile sock_sendto",
+    "network but connections to what a job was granted",
+    "create_server create_datagram_endpoint create_unix_connection create_unix_server connect_accepted_socket"
+    " sock_accept sock_recvfrom sock_recvfrom_into sock_sendto",
 )
 refuse("pipes", "connect_read_pipe connect_write_pipe")
 refuse("processes", "subprocess_exec subprocess_shell")
+
 
 def kept_loop():
     """Returns the loop that is kept; creates it when it is first needed."""

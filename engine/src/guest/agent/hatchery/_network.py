@@ -1,4 +1,4 @@
-"""Makes uses of the network fail with an `OSError` that helps, as if a cable were unplugged.
+"""Adapts the module `socket`, whose base class `_sockets.py` has replaced.
 
 Builds for WASIX have sockets: between two ends in memory, and to what a job was granted. There only
 what is refused says more.
@@ -7,33 +7,19 @@ what is refused says more.
 import errno
 
 from hatchery import _system
+from hatchery._sockets import refused
 from hatchery._system import NO_NETWORK
 
 NO_GRANT = f"{NO_NETWORK}, or let it connect to the hosts that it needs"
 
-# The methods of sockets that programs replace in tests.
-METHODS = "bind connect connect_ex getpeername getsockname listen recvfrom recvmsg sendmsg sendto setsockopt"
-
 
 def adapt_socket(module):
-    """Makes the module `socket` refuse names and connections with our message."""
+    """Adds what the module lacks, and explains what is refused."""
     if not hasattr(module, "_socket"):
         return  # the program's own module
     _system.adapt(module)
     if hasattr(module._socket, "socketpair"):
         return explain_refusals(module)
-
-    def look_up(*args, **kwargs):
-        raise refused(module.gaierror, module.EAI_FAIL, NO_NETWORK, "data")
-
-    def gethostbyname(hostname, /):
-        """Return the IP address of this machine, or the address itself."""
-        if hostname in ("", "localhost", getattr(module, "gethostname", str)()):
-            return "127.0.0.1"
-        try:
-            return module.inet_ntoa(module.inet_aton(hostname))
-        except (AttributeError, OSError):
-            look_up()
 
     def of_ipv6(plain, convert):
         def call(family, address, /):
@@ -48,26 +34,8 @@ def adapt_socket(module):
 
         return call
 
-    def open_socket(self, *args, **kwargs):
-        raise refused(OSError, errno.ENETUNREACH, NO_NETWORK, "data")
-
-    for name in ("getaddrinfo", "getnameinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex"):
-        replaced = gethostbyname if name == "gethostbyname" else look_up
-        setattr(module, name, replaced)
-        setattr(module._socket, name, replaced)
     module.inet_pton = of_ipv6(module.inet_pton, lambda address: address.packed)
     module.inet_ntop = of_ipv6(module.inet_ntop, str)
-    module.socket.__init__ = open_socket
-    for name in METHODS.split():
-        if not hasattr(module.socket, name):
-            setattr(module.socket, name, _system.refusal(name, NO_NETWORK))
-
-
-def refused(kind, number, text=NO_GRANT, remedy="connection"):
-    """Returns the exception for what a job may not do, with what would help."""
-    error = kind(number, text)
-    error._hatchery_remedy = remedy
-    return error
 
 
 def explain_refusals(module):
@@ -78,7 +46,7 @@ def explain_refusals(module):
         try:
             open_socket(self, *args, **kwargs)
         except PermissionError:
-            raise refused(PermissionError, errno.EACCES) from None
+            raise refused(PermissionError, errno.EACCES, NO_GRANT, "connection") from None
 
     def look_up_or_explain(*args, **kwargs):
         try:
@@ -87,7 +55,7 @@ def explain_refusals(module):
             try:
                 module._socket.socket().close()
             except PermissionError:
-                raise refused(module.gaierror, module.EAI_FAIL) from None
+                raise refused(module.gaierror, module.EAI_FAIL, NO_GRANT, "connection") from None
             raise
 
     module.socket.__init__ = open_or_explain

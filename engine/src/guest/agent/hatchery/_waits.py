@@ -38,7 +38,8 @@ def wait(part, seconds=None, nobody=None):
     """
     end = None if seconds is None else time.monotonic() + seconds
     while True:
-        ends = [at for at in (end, timer and timer.due) if at is not None]
+        due = timer.due if timer is not None and _thread.get_ident() == MAIN else None
+        ends = [at for at in (end, due) if at is not None]
         is_endless = nobody is not None and not ends
         left = 0 if is_endless else min(ends) - time.monotonic() if ends else LONGEST
         result = part(min(max(left, 0), LONGEST))

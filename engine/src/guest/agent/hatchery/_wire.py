@@ -24,6 +24,7 @@ FUNCTIONS = b"\x13"
 WAKE = b"\x14"
 ALARM = b"\x15"
 DUPLICATE = b"\x16"
+NET = b"\x17"
 DISPLAY = b"\x08"
 
 # The sources that the host sends instead of a program's: to run a program, to compile one for later

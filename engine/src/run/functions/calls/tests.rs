@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::{Callee, Signature};
 use super::*;
+use crate::run::egress::{NetworkAnswer, NetworkEffects};
 use crate::run::value::tests::as_python_reads;
 
 /// Keeps the calls for the test to answer.
@@ -34,7 +35,18 @@ fn calls(limits: &Limits, records: bool, replays: Option<Recording>) -> (Arc<Cal
         (named("panics"), Arc::new(Panics) as Arc<dyn Callee>),
     ]);
     let (gate, replays) = (Arc::new(Gate::new()), replays.map(Arc::new));
-    (Arc::new(Calls::new(functions.unwrap(), limits, gate, Arc::default(), records, replays)), kept)
+    (
+        Arc::new(Calls::new(
+            functions.unwrap(),
+            None,
+            limits,
+            gate,
+            Arc::default(),
+            records,
+            replays,
+        )),
+        kept,
+    )
 }
 
 fn begin(calls: &Arc<Calls>, name: &str, argument: i64) -> Result<u32, HostError> {
@@ -46,8 +58,12 @@ fn answer(kept: &Kept, result: Result<Json, HostError>) {
     kept.0.lock().pop_front().unwrap().reply.answer(result);
 }
 
-fn raised(type_name: &str, message: &str) -> RecordedAnswer {
-    RecordedAnswer::Raised(type_name.to_owned(), message.to_owned())
+fn raised(type_name: &str, message: &str) -> WaitAnswer {
+    WaitAnswer::Call(RecordedAnswer::Raised(type_name.to_owned(), message.to_owned()))
+}
+
+fn returned(value: Json) -> WaitAnswer {
+    WaitAnswer::Call(RecordedAnswer::Returned(value))
 }
 
 #[test]
@@ -61,8 +77,7 @@ fn answers_are_found_in_the_order_in_which_they_come() {
     assert!(calls.has_ended(None) && !calls.has_ended(Some(1)));
     assert_eq!(calls.look(Some(1)), WaitResult::Pending);
     answer(&kept, Err(HostError::new("KeyError", "x")));
-    let ended =
-        vec![(2, RecordedAnswer::Returned(json!({"a": [1, null]}))), (1, raised("KeyError", "x"))];
+    let ended = vec![(2, returned(json!({"a": [1, null]}))), (1, raised("KeyError", "x"))];
     let expected = json!([[2, true, {"a": [1, null]}], [1, false, ["KeyError", "x"]]]);
     assert_eq!(as_python_reads(&encode(&ended)), expected);
     assert_eq!(calls.look(None), WaitResult::Ended(ended));
@@ -106,7 +121,9 @@ fn calls_beyond_a_limit_are_refused_and_told_of() {
     assert!(begin(&calls, "f", 2).is_err(), "one is under way");
     answer(&kept, Ok("x".repeat(200).into()));
     let WaitResult::Ended(ended) = calls.look(None) else { panic!("it has ended") };
-    let [(1, RecordedAnswer::Raised(type_name, _))] = &ended[..] else { panic!("{ended:?}") };
+    let [(1, WaitAnswer::Call(RecordedAnswer::Raised(type_name, _)))] = &ended[..] else {
+        panic!("{ended:?}")
+    };
     assert_eq!(type_name, LIMIT);
     for ticket in [2, 3] {
         assert_eq!(begin(&calls, "f", 1), Ok(ticket));
@@ -140,10 +157,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     // An answer alone, whose time is random, makes no room; the program has to fetch it.
     answer(&kept, Ok(Json::Null));
     assert!(begin().is_err());
-    assert_eq!(
-        calls.look(None),
-        WaitResult::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))])
-    );
+    assert_eq!(calls.look(None), WaitResult::Ended(vec![(1, returned(Json::Null))]));
     assert!(begin().is_ok() && begin().is_err());
     calls.cancel(2);
     drop(kept.0.lock().pop_front());
@@ -160,7 +174,9 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
 #[track_caller]
 fn told_of_a_limit(calls: &Calls, ticket: u32) -> String {
     let WaitResult::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
-    let [(_, RecordedAnswer::Raised(type_name, message))] = &ended[..] else { panic!("{ended:?}") };
+    let [(_, WaitAnswer::Call(RecordedAnswer::Raised(type_name, message)))] = &ended[..] else {
+        panic!("{ended:?}")
+    };
     assert_eq!(type_name, LIMIT);
     assert!(message.ends_with("calls that were given up still run"), "{message}");
     message.clone()
@@ -236,7 +252,9 @@ fn a_wait_without_an_end_fails_where_the_recorded_one_was_over() {
     begin(&replay, "f", 1).unwrap();
     assert_eq!(replay.look(Some(1)), WaitResult::NotNow);
     let failed = replay.fail_in_replay(Some(1));
-    assert!(matches!(&*failed, [(1, RecordedAnswer::Raised(kind, _))] if kind == "ReplayError"));
+    assert!(
+        matches!(&*failed, [(1, WaitAnswer::Call(RecordedAnswer::Raised(kind, _)))] if kind == "ReplayError")
+    );
     assert_eq!(replay.look(Some(1)), WaitResult::Idle);
 }
 
@@ -294,4 +312,94 @@ fn a_run_is_repeated_from_its_recording() {
     assert_eq!((replay.look(Some(1)), replay.look(None)), (first, second));
     assert_eq!(replay.look(None), WaitResult::Idle);
     assert!(kept.0.lock().is_empty(), "the host was asked");
+}
+
+/// Answers operations of one byte at once with it, and keeps others for the test to answer.
+#[derive(Debug, Default)]
+struct Streams {
+    given_up: Arc<AtomicUsize>,
+    kept: Mutex<KeptAnswers>,
+}
+
+#[derive(Default, derive_more::Debug)]
+#[debug("KeptAnswers")]
+struct KeptAnswers(Vec<NetworkAnswer>);
+
+impl NetworkPeer for Streams {
+    fn begin(&self, _transcript: &Arc<Transcript>) {}
+
+    fn serve(&self, frame: &[u8], answer: NetworkAnswer) -> NetworkReply {
+        match frame {
+            [byte] => NetworkReply::Now(vec![0, *byte]),
+            b"soon" => {
+                answer(b"already".to_vec());
+                NetworkReply::Later(Box::new(()))
+            }
+            _ => {
+                self.kept.lock().0.push(answer);
+                let given_up = Arc::clone(&self.given_up);
+                NetworkReply::Later(Box::new(scopeguard::guard((), move |()| {
+                    given_up.fetch_add(1, Ordering::Relaxed);
+                })))
+            }
+        }
+    }
+
+    fn finish(&self) -> NetworkEffects {
+        NetworkEffects::default()
+    }
+}
+
+#[test]
+fn operations_of_the_network_end_among_the_calls() {
+    let streams = Arc::new(Streams::default());
+    let kept = Arc::<Kept>::default();
+    let signature = Signature { name: "f".to_owned(), ..Signature::default() };
+    let functions = HostFunctions::new([(signature, Arc::clone(&kept) as Arc<dyn Callee>)]);
+    let (gate, limits) = (Arc::new(Gate::new()), Limits { function_calls: 1, ..Limits::default() });
+    let network = Arc::clone(&streams) as Arc<dyn NetworkPeer>;
+    let calls =
+        Calls::new(functions.unwrap(), Some(network), &limits, gate, Arc::default(), true, None);
+    let calls = Arc::new(calls);
+    assert_eq!(calls.operate(b"7"), Ok(b"\x007".to_vec()));
+    assert_eq!(calls.look(None), WaitResult::Idle);
+    // They count towards no limit of calls, and recordings have nothing of them.
+    assert_eq!(begin(&calls, "f", 1), Ok(1));
+    let [soon, first, second] =
+        [&b"soon"[..], b"12", b"34"].map(|frame| calls.operate(frame).unwrap_err());
+    assert_eq!(
+        calls.look(Some(soon)),
+        WaitResult::Ended(vec![(soon, WaitAnswer::Network(b"already".to_vec()))])
+    );
+    assert_eq!(calls.look(None), WaitResult::Pending);
+    answer(&kept, Ok(Json::Null));
+    let take = || streams.kept.lock().0.remove(0);
+    take()(b"answer".to_vec());
+    let ended = vec![(1, returned(Json::Null)), (first, WaitAnswer::Network(b"answer".to_vec()))];
+    assert_eq!(calls.look(None), WaitResult::Ended(ended));
+    // One that the program gives up is dropped with what works on it.
+    let before = streams.given_up.load(Ordering::Relaxed);
+    calls.cancel(second);
+    assert_eq!(streams.given_up.load(Ordering::Relaxed), before + 1);
+    take()(b"late".to_vec());
+    assert_eq!(calls.look(None), WaitResult::Idle);
+    calls.operate(b"56").unwrap_err();
+    let recording = calls.close().recording.unwrap();
+    assert_eq!(streams.given_up.load(Ordering::Relaxed), before + 2);
+    assert_eq!((recording.calls.len(), recording.deliveries.len()), (1, 1));
+    assert_eq!(recording.deliveries[0].empty_waits, 0);
+    assert_eq!(calls.operate(b"7").unwrap()[..2], [1, 2]);
+}
+
+#[test]
+fn too_many_operations_are_refused() {
+    let network: Arc<dyn NetworkPeer> = Arc::<Streams>::default();
+    let (functions, gate) = (HostFunctions::default(), Arc::new(Gate::new()));
+    let limits = Limits::default();
+    let calls = Calls::new(functions, Some(network), &limits, gate, Arc::default(), false, None);
+    let calls = Arc::new(calls);
+    for _ in 0..MOST_OPERATIONS {
+        calls.operate(b"12").unwrap_err();
+    }
+    assert_eq!(calls.operate(b"12").unwrap()[..2], [1, 11]);
 }

@@ -1,11 +1,20 @@
-"""The settings of TLS without TLS: Python's own `ssl` imports from here, and no handshake succeeds.
+"""TLS that the host does: Python's own `ssl` imports from here, and data stays in the clear.
 
-The numbers are those of OpenSSL 3.0, as CPython on Linux has them.
+The host verifies each certificate with its own roots, whatever the settings of a program are.
+An object over buffers knows no socket. So it sends its server's name as data, and the socket that
+gets it asks the host (`_sockets.py`). The numbers are those of OpenSSL 3.0, as CPython on Linux has them.
 """
 
 import os
+import weakref
+
+import _socket
+from hatchery import _sockets
+from hatchery._sockets import HELLO, STREAMS
 
 NO_TLS = "the build has no TLS, so nothing connects that way"
+NO_CHAIN = "the host does TLS, and has no certificate of the program to show: don't load one"
+NO_SERVER = "the sandbox accepts no connections, so there is no TLS for servers"
 
 OPENSSL_VERSION_INFO = _OPENSSL_API_VERSION = (3, 0, 0, 0, 0)
 OPENSSL_VERSION_NUMBER = 0x30000000
@@ -138,29 +147,181 @@ class SSLSession:
         raise TypeError("cannot create '_ssl.SSLSession' instances")
 
 
+def failure(text, is_of_certificate):
+    """Returns the exception for a handshake that failed in the host."""
+    error = (SSLCertVerificationError if is_of_certificate else SSLError)(SSL_ERROR_SSL, text)
+    error.library, error.reason = "SSL", "CERTIFICATE_VERIFY_FAILED" if is_of_certificate else "HANDSHAKE_FAILURE"
+    error.verify_code, error.verify_message = 1, text
+    return error
+
+
+def _elements(data):
+    """Yields the tags and contents of what is encoded by ASN.1's distinguished rules."""
+    at = 0
+    while at < len(data):
+        tag, size, at = data[at], data[at + 1], at + 2
+        if size & 0x80:
+            at, size = at + (size & 0x7F), int.from_bytes(data[at : at + (size & 0x7F)], "big")
+        yield tag, data[at : at + size]
+        at += size
+
+
+def _name(data):
+    pairs = ([[part for _, part in _elements(pair)] for _, pair in _elements(one)] for _, one in _elements(data))
+    return tuple(
+        tuple((NAMES.get(kind[2:], kind.hex()), str(text, "utf-8", "replace")) for kind, text in one) for one in pairs
+    )
+
+
+def _time(tag, text):
+    text = str(text, "ascii")
+    if tag == 0x17:
+        text = ("20" if text < "50" else "19") + text
+    year, month, day, hour, minute, second = text[:4], *(text[at : at + 2] for at in range(4, 14, 2))
+    return f"{MONTHS[int(month) * 3 - 3 : int(month) * 3]} {int(day):2} {hour}:{minute}:{second} {year} GMT"
+
+
+def _described(certificate):
+    """Returns what `getpeercert` tells of a certificate."""
+    try:
+        return _decoded(certificate)
+    except (IndexError, StopIteration, ValueError):
+        raise SSLError(SSL_ERROR_SSL, "not a certificate") from None
+
+
+def _decoded(certificate):
+    [(_, whole)] = _elements(certificate)
+    fields = list(_elements(next(_elements(whole))[1]))
+    version = next(_elements(fields.pop(0)[1]))[1][0] + 1 if fields[0][0] == 0xA0 else 1
+    (_, serial), _, (_, issuer), (_, validity), (_, subject), *more = fields
+    before, after = (_time(*moment) for moment in _elements(validity))
+    told = {
+        "subject": _name(subject), "issuer": _name(issuer), "version": version,
+        "serialNumber": (serial.lstrip(b"\0") or b"\0").hex().upper(), "notBefore": before, "notAfter": after,
+    }
+    for tag, extensions in more:
+        for _, extension in _elements(next(_elements(extensions))[1] if tag == 0xA3 else b""):
+            (_, kind), *_, (_, value) = _elements(extension)
+            if kind == b"\x55\x1d\x11":
+                names = _elements(next(_elements(value))[1])
+                told["subjectAltName"] = tuple(
+                    (KINDS[tag], ".".join(map(str, name)) if tag == 0x87 else str(name, "ascii", "replace"))
+                    for tag, name in names
+                    if tag in KINDS
+                )
+    return told
+
+
+NAMES = {
+    bytes([number]): name
+    for number, name in {
+        3: "commonName", 5: "serialNumber", 6: "countryName", 7: "localityName", 8: "stateOrProvinceName",
+        10: "organizationName", 11: "organizationalUnitName",
+    }.items()
+}
+KINDS = {0x81: "email", 0x82: "DNS", 0x86: "URI", 0x87: "IP Address"}
+MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+
 class _SSLSocket:
-    """A connection before its handshake."""
+    """A connection for which the host does TLS, over a socket or over two buffers."""
 
     session, session_reused = None, False
 
-    def __init__(self, context, is_server, name, owner):
-        self.context, self.server_side, self.server_hostname, self.owner = context, is_server, name, owner
+    def __init__(self, context, is_server, name, socket=None, buffers=None):
+        self.context, self.server_side, self.server_hostname = context, is_server, name
+        # Not the socket itself, which has this object and is closed when it isn't used any more.
+        self._socket, self._buffers = socket and weakref.ref(socket), buffers
+        self._facts, self._is_begun = None, False
 
-    def do_handshake(self, *args):
-        raise SSLError(SSL_ERROR_SSL, NO_TLS)
+    def do_handshake(self):
+        if self.server_side:
+            raise SSLError(SSL_ERROR_SSL, NO_SERVER)
+        if self.context._has_chain:
+            raise SSLError(SSL_ERROR_SSL, NO_CHAIN)
+        facts = self._handshake_of_buffers() if self._buffers else self._wait("start_tls", self.server_hostname or "")
+        version, facts = facts[1 : 1 + facts[0]], facts[1 + facts[0] :]
+        cipher, certificate = facts[1 : 1 + facts[0]], facts[1 + facts[0] :]
+        self._facts = str(version, "ascii"), str(cipher, "ascii"), certificate
 
-    read = write = shutdown = verify_client_post_handshake = do_handshake
+    def _handshake_of_buffers(self):
+        if _socket.socket is not _sockets.Socket:
+            raise SSLError(SSL_ERROR_SSL, NO_TLS)
+        incoming, outgoing = self._buffers
+        if not self._is_begun:
+            self._is_begun = True
+            outgoing.write(HELLO + (self.server_hostname or "").encode())
+        head = len(HELLO) + 4
+        size = head + int.from_bytes(incoming._data[len(HELLO) : head], "little")
+        if head <= size <= len(incoming._data) and incoming._data.startswith(HELLO):
+            return _sockets.read_answer(incoming.read(size)[head:])
+        raise self._missing(incoming)
+
+    def _missing(self, incoming):
+        if incoming.eof:
+            return SSLEOFError(SSL_ERROR_EOF, "EOF occurred in violation of protocol")
+        return SSLWantReadError(SSL_ERROR_WANT_READ, "The operation did not complete (read)")
+
+    def _wait(self, operation, argument):
+        """Calls a method of the stream, which waits as long as the socket's timeout is."""
+        socket = self._socket()
+        stream = STREAMS.get(-1 if socket is None else socket.fileno())
+        if stream is None:
+            raise SSLError(SSL_ERROR_SSL, NO_TLS)
+        try:
+            return getattr(stream, operation)(argument, _sockets.end_of(socket.gettimeout()))
+        except BlockingIOError:
+            if operation == "send":
+                raise SSLWantWriteError(SSL_ERROR_WANT_WRITE, "The operation did not complete (write)") from None
+            raise SSLWantReadError(SSL_ERROR_WANT_READ, "The operation did not complete (read)") from None
+
+    def read(self, size, buffer=None, /):
+        if buffer is not None:
+            size = size if 0 < size < len(buffer) else len(buffer)
+        if self._buffers:
+            incoming, _ = self._buffers
+            data = incoming.read(size)
+            if not data and size and not incoming.eof:
+                raise self._missing(incoming)
+        else:
+            data = self._wait("receive", size)
+        if buffer is None:
+            return data
+        memoryview(buffer).cast("B")[: len(data)] = data
+        return len(data)
+
+    def write(self, data, /):
+        return self._buffers[1].write(data) if self._buffers else self._wait("send", data)
+
+    def shutdown(self):
+        return self._socket and self._socket()
+
+    def verify_client_post_handshake(self):
+        raise NotImplementedError(NO_SERVER)
 
     def pending(self):
         return 0
 
     def getpeercert(self, binary_form=False, /):
-        raise ValueError("handshake not done yet")
+        if self._facts is None:
+            raise ValueError("handshake not done yet")
+        if binary_form:
+            return self._facts[2] or None
+        return _described(self._facts[2]) if self.context.verify_mode != CERT_NONE and self._facts[2] else {}
 
-    def cipher(self, *args):
+    def version(self):
+        return self._facts and self._facts[0]
+
+    def cipher(self):
+        return self._facts and (self._facts[1], self._facts[0], 128 if "128" in self._facts[1] else 256)
+
+    def selected_alpn_protocol(self):
+        return "http/1.1" if self._facts and b"\x08http/1.1" in self.context._alpn else None
+
+    def shared_ciphers(self, *args):
         return None
 
-    version = compression = selected_alpn_protocol = shared_ciphers = get_channel_binding = cipher
+    compression = get_channel_binding = shared_ciphers
 
     def get_verified_chain(self):
         return []
@@ -171,7 +332,7 @@ class _SSLSocket:
 class _SSLContext:
     num_tickets = security_level = 2
     sni_callback = keylog_filename = _msg_callback = None
-    post_handshake_auth, _host_flags = False, HOSTFLAG_NO_PARTIAL_WILDCARDS
+    _has_chain, post_handshake_auth, _host_flags = False, False, HOSTFLAG_NO_PARTIAL_WILDCARDS
 
     def __new__(cls, protocol, /):
         if protocol not in PROTOCOLS:
@@ -183,7 +344,7 @@ class _SSLContext:
             "maximum_version": PROTO_MAXIMUM_SUPPORTED, "check_hostname": protocol == PROTOCOL_TLS_CLIENT,
             "verify_mode": CERT_REQUIRED if protocol == PROTOCOL_TLS_CLIENT else CERT_NONE,
         }
-        self._protocol, self._certificates = protocol, []
+        self._protocol, self._certificates, self._alpn = protocol, [], b""
         return self
 
     def _setting(name, check=None):
@@ -232,6 +393,7 @@ class _SSLContext:
         for path in (certfile, keyfile):
             if path is not None:
                 open(path, "rb").close()
+        self._has_chain = True
 
     def load_verify_locations(self, cafile=None, capath=None, cadata=None):
         if cafile is None and capath is None and cadata is None:
@@ -257,9 +419,7 @@ class _SSLContext:
             self._certificates.append(ssl.PEM_cert_to_DER_cert(piece))
 
     def get_ca_certs(self, binary_form=False):
-        if not binary_form and self._certificates:
-            raise SSLError(SSL_ERROR_SSL, "the build has no OpenSSL that decodes certificates")
-        return self._certificates[:]
+        return self._certificates[:] if binary_form else [_described(one) for one in self._certificates]
 
     def cert_store_stats(self):
         return {"x509": len(self._certificates), "crl": 0, "x509_ca": len(self._certificates)}
@@ -277,7 +437,7 @@ class _SSLContext:
         pass
 
     def _set_alpn_protocols(self, protocols, /):
-        pass
+        self._alpn = bytes(protocols)
 
     def set_psk_client_callback(self, callback):
         raise NotImplementedError("the build has no TLS")
@@ -285,7 +445,7 @@ class _SSLContext:
     set_psk_server_callback = set_psk_client_callback
 
     def _wrap_socket(self, sock, server_side, server_hostname=None, *, owner=None, session=None):
-        return _SSLSocket(self, server_side, server_hostname, owner)
+        return _SSLSocket(self, server_side, server_hostname, socket=sock)
 
     def _wrap_bio(self, incoming, outgoing, server_side, server_hostname=None, *, owner=None, session=None):
-        return _SSLSocket(self, server_side, server_hostname, owner)
+        return _SSLSocket(self, server_side, server_hostname, buffers=(incoming, outgoing))

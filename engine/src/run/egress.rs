@@ -1,0 +1,131 @@
+//! The network of a program whose build has no sockets: who serves the streams of its runs.
+//!
+//! The engine passes the frames of `hatchery/_sockets.py` on unread, and gives answers that come
+//! later tickets among those of host functions. So a wait for any answer sees both, and an
+//! interrupt ends it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+
+use crate::run::transcript::Transcript;
+
+/// Serves the streams of a job's runs, which come one after another.
+pub trait NetworkPeer: fmt::Debug + Send + Sync + 'static {
+    /// Begins a run, whose requests become events of its transcript as they end.
+    fn begin(&self, transcript: &Arc<Transcript>);
+
+    /// Serves a frame at once, or begins to and calls `answer` later, from any thread. It must not
+    /// block, since the guest's thread waits.
+    fn serve(&self, frame: &[u8], answer: NetworkAnswer) -> NetworkReply;
+
+    /// Ends a run: closes its streams.
+    fn finish(&self) -> NetworkEffects;
+}
+
+/// What a run did on the network.
+#[derive(Debug, Default)]
+pub struct NetworkEffects {
+    /// The requests, in the order in which they began.
+    pub requests: Vec<RequestLog>,
+    /// The exchanges, if the job records them.
+    pub recording: Option<Json>,
+}
+
+/// Takes an answer that comes later. After the end of the run it does nothing.
+pub type NetworkAnswer = Box<dyn FnOnce(Vec<u8>) + Send>;
+
+/// How a frame is answered.
+#[derive(derive_more::Debug)]
+pub enum NetworkReply {
+    /// By these bytes.
+    Now(Vec<u8>),
+    /// Later. Dropping this gives the operation up.
+    #[debug("Later")]
+    Later(Box<dyn Any + Send>),
+}
+
+/// A request of a program, or a connection that failed before one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RequestLog {
+    /// The method; empty for a connection.
+    pub method: String,
+    /// The URL as the program wrote it, with placeholders instead of secrets; the host and port of
+    /// a connection. At most 2 KiB.
+    pub url: String,
+    /// The response's status, once it has come.
+    pub status: Option<u16>,
+    /// Why the request was refused or failed. Both this and `status` are there if the response broke
+    /// off.
+    pub failure: Option<RequestFailure>,
+    /// Bytes that were sent, head and body.
+    pub bytes_up: u64,
+    /// Bytes that were received, head and body.
+    pub bytes_down: u64,
+    /// From the request's head to the end of the response, in seconds.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub time: Duration,
+    /// Whether the response came to its end. If neither this nor `failure` is there, the program
+    /// closed the stream, or the job ended.
+    pub is_whole: bool,
+}
+
+/// Why a request was refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RequestFailure {
+    /// The kind in one word, such as `rule`, `secret`, `limit` or `refused`.
+    pub kind: String,
+    /// What happened, why, and what to do.
+    pub message: String,
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+impl RequestLog {
+    /// Returns what became of it, in one of a few words for metrics: `success`, `redirect`,
+    /// `client-error`, `server-error`, `aborted`, or the kind of its failure.
+    pub fn label(&self) -> &str {
+        match (&self.failure, self.status) {
+            (Some(failure), _) => &failure.kind,
+            _ if !self.is_whole => "aborted",
+            (None, Some(300..400)) => "redirect",
+            (None, Some(400..500)) => "client-error",
+            (None, Some(500..)) => "server-error",
+            (None, _) => "success",
+        }
+    }
+}
+
+/// The first tickets of operations; those of calls are lower.
+pub(crate) const FIRST_TICKET: u32 = 1 << 30;
+/// The most operations of a run that may be under way.
+pub(crate) const MOST_OPERATIONS: usize = 4096;
+
+/// Returns the answer in a job without a network.
+pub(crate) fn no_network() -> Vec<u8> {
+    refusal(2, "the job may reach no network")
+}
+
+/// Returns the answer to an operation beyond [`MOST_OPERATIONS`].
+pub(crate) fn too_many() -> Vec<u8> {
+    refusal(11, "too many operations of this job are under way: wait for some to end")
+}
+
+/// Returns a refusal with a code of `hatchery/_sockets.py`.
+fn refusal(code: u8, text: &str) -> Vec<u8> {
+    [&[1, code], text.as_bytes()].concat()
+}
+
+/// Encodes an answer, or the ticket of one that comes later.
+pub(crate) fn encode(answered: Result<Vec<u8>, u32>) -> Vec<u8> {
+    answered.unwrap_or_else(|ticket| [&[2], &ticket.to_le_bytes()[..]].concat())
+}

@@ -1,0 +1,357 @@
+//! HTTP by rule: the clients that programs use, a job's share, secrets, and what ends a request.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use hatchery::egress::{Egress, EgressLimits, Lookup, Resolver, Rule, Secret};
+use hatchery::event::EventKind;
+use hatchery::{Builder, Hatchery, Job, Limits, Verdict};
+use serde_json::json;
+
+use crate::support::{self, exception, value, with_own_pool};
+
+/// Servers of HTTP and HTTPS on this machine, in a process of Python.
+struct Servers {
+    _python: Child,
+    plain: u16,
+    secure: u16,
+    /// Nothing listens there.
+    closed: u16,
+}
+
+static SERVERS: LazyLock<Servers> = LazyLock::new(Servers::start);
+
+const HOST: &str = "api.example.com";
+/// The secret of the tests.
+const VALUE: &str = "sk-test-0123456789";
+/// The paths that programs may request: all that the servers have but `/forbidden`.
+const PATHS: [&str; 13] = [
+    "bytes/*",
+    "chunks/*",
+    "cookies*",
+    "get*",
+    "gzip",
+    "hangup",
+    "last",
+    "post",
+    "put",
+    "redirect/*",
+    "slow",
+    "status/*",
+    "x",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+impl Servers {
+    fn start() -> Self {
+        let code = "import json, sys, network_double
+plain, secure = network_double.Server(), network_double.Server(sys.argv[1:])
+print(json.dumps([plain.server_port, secure.server_port]), flush=True)
+sys.stdin.read()";
+        let tls = folder().join("isolation/egress/tests/tls");
+        let mut python = Command::new("python3")
+            .args(["-B", "-c", code])
+            .args([tls.join("server.pem"), tls.join("server.key")])
+            .current_dir(folder().join("engine/src/guest/agent"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(python.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let [plain, secure] = serde_json::from_str(&line).unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { _python: python, plain, secure, closed }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{HOST}:{}{path}", self.plain)
+    }
+}
+
+/// Names of this machine, but for one without an address and one whose look-up never ends.
+#[derive(Debug)]
+struct Names;
+
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, name: &'a str) -> Lookup<'a> {
+        Box::pin(async move {
+            match name {
+                "unknown.example.com" => Err(io::Error::other("there is no such name")),
+                "slow.example.com" => std::future::pending().await,
+                _ => Ok(vec![[127, 0, 0, 1].into()]),
+            }
+        })
+    }
+}
+
+fn rule(text: &str) -> Rule {
+    text.parse().unwrap()
+}
+
+/// The rules for the servers.
+fn rules() -> Vec<Rule> {
+    let Servers { plain, secure, closed, .. } = &*SERVERS;
+    let urls = [format!("http://{HOST}:{plain}"), format!("https://{HOST}:{secure}")];
+    let paths = urls.iter().flat_map(|url| PATHS.map(|path| format!("* {url}/{path} private")));
+    let failing = [
+        format!("* http://closed.example.com:{closed}/* private"),
+        "* http://unknown.example.com/*".to_owned(),
+        format!("* https://wrong.example.com:{secure}/* private"),
+        "* http://slow.example.com/*".to_owned(),
+    ];
+    paths.chain(failing).map(|text| rule(&text)).collect()
+}
+
+fn egress(secrets: Vec<Secret>) -> Egress {
+    let root = include_bytes!("../../isolation/egress/tests/tls/root.pem");
+    Egress::new(rules(), secrets, EgressLimits::default(), root, Arc::new(Names)).unwrap()
+}
+
+/// A pool whose programs have a secret for the server of HTTP.
+fn builder() -> Builder {
+    let origin = format!("http://{HOST}:{}", SERVERS.plain);
+    support::builder().egress(egress(vec![Secret::new("API_KEY", VALUE, &origin).unwrap()]))
+}
+
+/// Runs one of the programs in `clients`, which end with an exception if a client does anything
+/// unexpected.
+fn client(name: &str, source: &str, builder: Builder) {
+    let builder = builder.egress(egress(Vec::new()));
+    let Servers { plain, secure, closed, .. } = &*SERVERS;
+    let urls = json!({
+        "http": format!("http://{HOST}:{plain}"),
+        "https": format!("https://{HOST}:{secure}"),
+        "closed": format!("http://closed.example.com:{closed}/"),
+        "unknown": "http://unknown.example.com/",
+        "wrong": format!("https://wrong.example.com:{secure}/"),
+        "denied": "http://denied.example.com/",
+        "slow": "http://slow.example.com/",
+    });
+    with_own_pool(builder, async |pool| {
+        let job = Job::code(source).args([urls.to_string()]).named(name);
+        let outcome = pool.run(job).await.unwrap();
+        assert!(outcome.is_success(), "{name}: {:?}\n{}", outcome.verdict, outcome.stderr_text());
+        assert!(outcome.requests.len() > 30, "{name}: {:?}", outcome.requests);
+    });
+}
+
+#[test]
+fn the_standard_library_makes_requests() {
+    client("use_standard.py", include_str!("clients/use_standard.py"), support::builder());
+}
+
+#[test]
+fn common_clients_make_requests() {
+    for (name, source) in [
+        ("use_requests.py", include_str!("clients/use_requests.py")),
+        ("use_urllib3.py", include_str!("clients/use_urllib3.py")),
+        ("use_httpx.py", include_str!("clients/use_httpx.py")),
+        ("use_aiohttp.py", include_str!("clients/use_aiohttp.py")),
+    ] {
+        client(name, source, support::builder().packages_common());
+    }
+}
+
+/// A program that requests this URL with further arguments, and evaluates an expression of the
+/// answer.
+fn request(url: &str, arguments: &str, expression: &str) -> Job {
+    Job::code(format!(
+        "import json, os, urllib.request as r
+a = r.urlopen(r.Request({url:?}, {arguments})); b = a.read(); {expression}"
+    ))
+}
+
+#[test]
+fn a_job_has_a_share_of_the_pools_requests() {
+    with_own_pool(builder(), async |pool| {
+        let get = || request(&SERVERS.url("/get"), "", "a.status");
+        let refused = async |job: Job| {
+            let outcome = pool.run(job).await.unwrap();
+            let exception = exception(&outcome).clone();
+            (exception.type_name, exception.message)
+        };
+        let outcome = pool.run(get()).await.unwrap();
+        assert_eq!(value(&outcome), 200);
+        let log = &outcome.requests[0];
+        assert_eq!(
+            (&*log.method, &*log.url, log.status),
+            ("GET", &*SERVERS.url("/get"), Some(200))
+        );
+        assert!(log.is_whole && log.bytes_up > 50 && log.bytes_down > 100, "{log:?}");
+        assert_eq!(outcome.usage.network_bytes, log.bytes_up + log.bytes_down);
+        assert_eq!(outcome.to_tool_json()["requests"][0]["status"], 200);
+        let own = rule(&format!("POST http://{HOST}:{}/* private", SERVERS.plain));
+        let (kind, message) = refused(get().egress([own.clone()])).await;
+        assert_eq!(kind, "PermissionError");
+        assert!(message.contains("no rule allows GET "), "{message}");
+        // What the pool doesn't allow, no job can.
+        let other = rule("* http://other.example.com/* private");
+        let (_, message) =
+            refused(request("http://other.example.com/", "", "").egress([other])).await;
+        assert!(message.contains("no rule allows"), "{message}");
+        let (_, message) = refused(get().egress([])).await;
+        assert!(message.contains("the sandbox has no network"), "{message}");
+        // The limit on bytes holds for requests, too.
+        let bytes = Limits { network_bytes: 100, ..support::calm() };
+        let outcome = pool.run(get().limits(bytes)).await.unwrap();
+        assert!(exception(&outcome).message.contains("network_bytes"), "{outcome:?}");
+        assert_eq!(outcome.requests[0].label(), "limit");
+    });
+    with_own_pool(support::builder(), async |pool| {
+        let error = pool.run(Job::code("1").egress(rules())).await.unwrap_err().to_string();
+        assert!(error.contains("the pool allows no requests"), "{error}");
+        let outcome = pool.run(request("http://example.com/", "", "")).await.unwrap();
+        assert!(outcome.requests.is_empty());
+        let told = &exception(&outcome).traceback;
+        assert!(told.contains("`Builder::egress`"), "{told}");
+    });
+}
+
+#[test]
+fn a_program_uses_a_secret_that_it_does_not_see() {
+    with_own_pool(builder(), async |pool| {
+        let header = "headers={'Authorization': 'Bearer ' + os.environ['API_KEY']}";
+        let job = request(&SERVERS.url("/get"), header, "[os.environ['API_KEY'], b.decode()]");
+        let session = pool.session("first").await.unwrap();
+        let outcome = session.run(job).await.unwrap();
+        let seen = value(&outcome);
+        let placeholder = seen[0].as_str().unwrap().to_owned();
+        // The server echoes what it got, which the program sees with the placeholder.
+        assert!(placeholder.starts_with("hatchery-secret-API_KEY-"), "{seen}");
+        assert!(seen[1].as_str().unwrap().contains(&format!("Bearer {placeholder}")), "{seen}");
+        assert!(!format!("{outcome:?}").contains(VALUE));
+        // What a session or its fork keeps of it holds in later turns.
+        let keeps =
+            "r.urlopen(r.Request(a.url, headers={'X-Key': os.environ['API_KEY']})).read().decode()";
+        for session in [session.fork("second").await.unwrap(), session] {
+            let told = value(&session.run(Job::code(keeps)).await.unwrap());
+            assert!(told.as_str().unwrap().contains(&placeholder), "{told}");
+        }
+        // Another host doesn't get it.
+        let url = format!("https://{HOST}:{}/get", SERVERS.secure);
+        let outcome = pool.run(request(&url, header, "")).await.unwrap();
+        let message = &exception(&outcome).message;
+        assert!(message.contains("a secret's placeholder in a header"), "{message}");
+        assert_eq!(outcome.requests[0].label(), "secret");
+    });
+}
+
+#[test]
+fn requests_are_events_as_they_end() {
+    with_own_pool(builder(), async |pool| {
+        let code = format!(
+            "import urllib.request as r\nfor path in ('get', 'status/404'):
+    try: r.urlopen('{}' + path).read()
+    except r.HTTPError as error: error.read(); print('missing', flush=True)",
+            SERVERS.url("/")
+        );
+        let ticket = pool.submit(Job::code(code)).await.unwrap();
+        let mut events = ticket.events();
+        let mut told = Vec::new();
+        while let Some(event) = events.next().await {
+            match event.kind {
+                EventKind::Request(request) => told.push(request.label().to_owned()),
+                EventKind::Output { .. } => told.push("output".to_owned()),
+                _ => {}
+            }
+        }
+        assert_eq!(told, ["success", "client-error", "output"]);
+    });
+}
+
+#[test]
+fn an_end_of_the_run_ends_its_requests() {
+    with_own_pool(builder(), async |pool| {
+        let url = SERVERS.url("/slow");
+        let waits = format!("x = 7; import urllib.request as r; r.urlopen({url:?})");
+        let session = pool.session("lives on").await.unwrap();
+        // A limit interrupts the wait, and the session lives on.
+        let soon = Job::code(&*waits).timeout(Duration::from_millis(500));
+        let outcome = session.run(soon).await.unwrap();
+        assert!(matches!(outcome.verdict, Verdict::Limit(_)), "{:?}", outcome.verdict);
+        assert_eq!(outcome.requests[0].label(), "aborted");
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), 7);
+        // So does a caller's interrupt, once the request is on its way.
+        let ticket = session.submit(Job::code(&*waits)).await.unwrap();
+        let interrupted = interrupt_once_begun(ticket).await;
+        assert!(matches!(&interrupted, Verdict::Raised(it) if it.type_name == "KeyboardInterrupt"));
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), 7);
+        // A program that ignores it is stopped by force.
+        let stubborn = format!(
+            "import urllib.request as r\nwhile True:\n    try: r.urlopen({url:?})\n    except BaseException: pass"
+        );
+        let grace = Limits { grace: Duration::from_millis(100), ..support::calm() };
+        let job = Job::code(stubborn).limits(grace).timeout(Duration::from_millis(500));
+        let outcome = pool.run(job).await.unwrap();
+        assert!(matches!(outcome.verdict, Verdict::Limit(_)), "{:?}", outcome.verdict);
+    });
+}
+
+/// Interrupts a program as it waits for a response.
+async fn interrupt_once_begun(ticket: hatchery::Ticket) -> Verdict {
+    let mut events = ticket.events();
+    while let Some(event) = events.next().await {
+        if matches!(event.kind, EventKind::Started) {
+            break;
+        }
+    }
+    drop(events);
+    ticket.interrupt();
+    ticket.await.verdict
+}
+
+#[test]
+fn a_recording_answers_requests_without_a_network() {
+    with_own_pool(builder(), async |pool| {
+        let header = "headers={'Authorization': os.environ['API_KEY']}";
+        let job = |path: &str| request(&SERVERS.url(path), header, "b.decode()");
+        let first = pool.run(job("/get?n=1").record_host_calls()).await.unwrap();
+        let recording = Arc::new(first.recording.clone().unwrap());
+        assert!(!serde_json::to_string(&*recording).unwrap().contains(VALUE));
+        let again =
+            pool.run(job("/get?n=1").replay_host_calls(Arc::clone(&recording))).await.unwrap();
+        assert_eq!(value(&again), value(&first));
+        let other = pool.run(job("/get?n=2").replay_host_calls(recording)).await.unwrap();
+        let message = &exception(&other).message;
+        assert!(message.contains("the nearest is its request 1, GET"), "{message}");
+    });
+}
+
+/// Nothing of a job's network outlives it.
+#[test]
+fn many_jobs_with_requests_leave_nothing_behind() {
+    with_own_pool(builder(), async |pool: Hatchery| {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let job = || request(&SERVERS.url("/get"), "", "a.status");
+        for _ in 0..20 {
+            assert_eq!(value(&pool.run(job()).await.unwrap()), 200);
+        }
+        let before = descriptors();
+        for _ in 0..10 {
+            let tickets: Vec<_> = futures_of(&pool, job, 20).await;
+            for ticket in tickets {
+                assert_eq!(value(&ticket.await), 200);
+            }
+        }
+        let after = descriptors();
+        assert!(after <= before + 8, "{before} descriptors before, {after} after");
+    });
+}
+
+async fn futures_of(pool: &Hatchery, job: impl Fn() -> Job, count: usize) -> Vec<hatchery::Ticket> {
+    let mut tickets = Vec::new();
+    for _ in 0..count {
+        tickets.push(pool.submit(job()).await.unwrap());
+    }
+    tickets
+}
