@@ -1,7 +1,7 @@
 """TCP sockets over streams of the host, which looks up names, connects, does TLS and checks requests.
 
 A socket has no address of its own, and a name gets an address that stands for it (`address_of`). The
-operations and the answers of the host are those of `engine/src/host/egress.rs`. None of them waits:
+operations and the answers of the host are those of `isolation/egress/src/lib.rs`. None of them waits:
 what takes time gets a ticket of host functions, so an interrupt ends each wait.
 """
 
