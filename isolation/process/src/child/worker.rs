@@ -506,6 +506,10 @@ struct Runs {
     early: Vec<StopRequest>,
 }
 
+/// What takes the answer to an operation of the network: one that is there at once, or `None` for the
+/// word that it comes later; and that later one.
+type PendingOperation = (SyncSender<Option<Vec<u8>>>, NetworkAnswer);
+
 /// The run that goes on.
 struct Run {
     number: u64,
@@ -513,8 +517,7 @@ struct Run {
     calls: HashMap<u64, (engine::Reply, Room)>,
     /// The room of calls that have ended for the program, while the host works on them.
     left: HashMap<u64, Room>,
-    /// What takes an answer at once to an operation of the network, or a later one.
-    operations: HashMap<u64, (SyncSender<Option<Vec<u8>>>, NetworkAnswer)>,
+    operations: HashMap<u64, PendingOperation>,
     /// The number of the last call or operation.
     last_call: u64,
 }
