@@ -284,6 +284,77 @@ pub(super) fn rows() -> Vec<Row> {
             "[7, 21, False, 9]",
         )
         .needs(Need::Default),
+        completes(
+            "
+            import os
+            saved = os.dup(1)
+            with open('captured', 'w+') as file:
+                os.dup2(file.fileno(), 1)
+                print('one')
+                os.write(1, b'two')
+                os.dup2(saved, 1)
+                print('after')
+                os.close(saved)
+                with os.fdopen(os.dup(file.fileno())) as other:
+                    said = [os.lseek(file.fileno(), 0, os.SEEK_CUR), file.seek(0), other.read()]
+            os.remove('captured')
+            said
+            ",
+            json!([7, 0, "one\ntwo"]),
+            "[7, 0, 'one\\ntwo']",
+        )
+        .stdout("after\n"),
+        completes(
+            "
+            from multiprocessing.shared_memory import SharedMemory, ShareableList
+            one = SharedMemory(create=True, size=10)
+            other = SharedMemory(one.name)
+            one.buf[:2] = b'ab'
+            shared = ShareableList([1, 'two', None], name='a list')
+            said = [bytes(other.buf[:3]).decode(), other.size, list(ShareableList(name='a list'))]
+            one.close()
+            other.close()
+            shared.shm.close()
+            one.unlink()
+            shared.shm.unlink()
+            try: SharedMemory('a list')
+            except FileNotFoundError: said.append('gone')
+            said
+            ",
+            json!(["ab\0", 10, [1, "two", null], "gone"]),
+            "['ab\\x00', 10, [1, 'two', None], 'gone']",
+        )
+        .needs(Need::Default),
+        completes(
+            "
+            import os, subprocess, sys
+            open('child.py', 'w').write('import sys; print(__name__, sys.argv[1:]); sys.exit(3)')
+            ends = []
+            for words in ['-c', 'import os; print(os.getcwd()); x'], ['child.py', 'a'], ['-m', 'child']:
+                end = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+                ends.append([end.returncode, end.stdout, end.stderr.splitlines()[-1:]])
+            ends.append(subprocess.check_output('python3 -c \"print(6 * 7)\"', shell=True).decode())
+            with subprocess.Popen(['python', '-'], stdin=-1, stdout=-1, text=True) as child:
+                ends += child.communicate('print(input, end=str())')
+            try: subprocess.run(['python', '-c', 'while True: pass'], timeout=0.01)
+            except subprocess.TimeoutExpired as error: ends.append(str(error))
+            subprocess.call(['python', '-c', 'print(1)'])
+            os.remove('child.py')
+            ends
+            ",
+            json!([
+                [1, "/workspace\n", ["NameError: name 'x' is not defined"]],
+                [3, "__main__ ['a']\n", []],
+                [3, "__main__ []\n", []],
+                "42\n",
+                "<built-in function input>",
+                null,
+                "Command '['python', '-c', 'while True: pass']' timed out after 0.01 seconds",
+            ]),
+            "[[1, '/workspace\\n', [\"NameError: name 'x' is not defined\"]], [3, \"__main__ ['a']\\n\", []], [3, '__main__ []\\n', []], '42\\n', '<built-in function input>', None, \"Command '['python', '-c', 'while True: pass']' timed out after 0.01 seconds\"]",
+        )
+        .stdout("1\n")
+        .needs(Need::Default),
         raises(
             "import os\nos.system('ls')",
             "OSError",
