@@ -2,6 +2,7 @@
 //! sandbox failures.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -281,6 +282,8 @@ pub(crate) struct Link {
     taken: tokio::sync::Mutex<mpsc::Receiver<String>>,
     /// Whether the candidate has ended.
     is_over: watch::Sender<bool>,
+    /// How often the judge has asked.
+    asked: AtomicU64,
 }
 
 #[derive(Deserialize)]
@@ -301,6 +304,7 @@ impl Link {
             requests: Mutex::new(Some(requests)),
             taken: tokio::sync::Mutex::new(taken),
             is_over: watch::Sender::new(false),
+            asked: AtomicU64::new(0),
         })
     }
 
@@ -335,7 +339,13 @@ impl Link {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// Returns how often the judge has asked.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     async fn ask(&self, request: String) -> Result<String, HostError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let gone = || HostError::new("CandidateGone", "the candidate's interpreter has ended");
         let mut is_over = self.is_over.subscribe();
         let (sender, answer) = oneshot::channel();

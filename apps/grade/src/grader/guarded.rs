@@ -30,6 +30,7 @@ pub(crate) async fn run(
     limits: Limits,
 ) -> Result<Graded, GradeError> {
     let link = Link::new();
+    let cpu_time = limits.cpu_time;
     let mut tests = limits.clone();
     tests.cpu_time = limits.cpu_time.map(|time| time + TESTS_CPU);
     tests.wall_time += limits.wall_time + TESTS_CPU;
@@ -60,6 +61,7 @@ pub(crate) async fn run(
         }
     };
     link.judge_ended();
+    let is_busy = cpu_time.is_some_and(|time| u128::from(link.asked()) > time.as_millis());
     let tests_cpu_ms = cpu_ms(&judged);
     let graded = match early {
         Some(outcome) => ended_early(&outcome, &judged),
@@ -75,7 +77,7 @@ pub(crate) async fn run(
             Graded { cpu_ms: cpu_ms(&outcome), ..graded }
         }
     };
-    Ok(Graded { tests_cpu_ms, ..graded })
+    Ok(Graded { tests_cpu_ms, ..if is_busy { graded.of_exchange() } else { graded } })
 }
 
 /// Returns the result of a candidate that ended before its tests did. Whatever they say, it hasn't

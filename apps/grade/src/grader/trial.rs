@@ -76,6 +76,23 @@ impl Graded {
         }
     }
 
+    /// Returns the result of a sample whose tests ask it at least once in each millisecond of its CPU time,
+    /// a quarter of which the exchange takes. A limit of time isn't the sample's then.
+    pub(crate) fn of_exchange(self) -> Self {
+        match self.limit.as_deref() {
+            Some("cpu" | "wall" | "tests_cpu" | "tests_wall") => {
+                let message = "its tests call it so often that being kept apart takes the time";
+                Self {
+                    verdict: Verdict::Undecided,
+                    limit: None,
+                    message: message.to_owned(),
+                    ..self
+                }
+            }
+            _ => self,
+        }
+    }
+
     /// Returns the result of a candidate whose interpreter ended by itself, in place of an answer.
     pub(crate) fn ended(outcome: &Outcome) -> Self {
         match &outcome.verdict {

@@ -15,6 +15,7 @@ _LIMITS = (
     ("wasi does not support processes", "the sandbox has no processes"),
     ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
+    ("Stack overflow (used ", "the sandbox's stack of C is small"),
     ("which the sandbox can't run", ""),
     ("could not get source code", _NO_SOURCES),
     ("source code not available", _NO_SOURCES),

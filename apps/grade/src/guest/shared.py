@@ -63,4 +63,7 @@ def judge_beside(task_text, token):
         limits += filter(None, [float_errors_lacking(sources), scope.get("__hatchery_order__")])
     if limits:
         report |= {"undecided": f"it reached a limit of the sandbox: {limits[0]}", "limit": limits[0]}
-    return to_text([token, to_text(report), before, snapshot()])
+    # What the tests have changed isn't the candidate's.
+    sys.modules["unittest.mock"].patch.stopall()
+    after = snapshot() | {name: before[name] for name in suite.changed_names & before.keys()}
+    return to_text([token, to_text(report), before, after])

@@ -73,6 +73,8 @@ class Suite:
         # Tells the candidate of an attribute that the tests change, if it is in another interpreter.
         self._patch = patch
         self.uses_of_sites = 0
+        # Attributes of modules and classes that the tests have set.
+        self.changed_names = set()
         self.report = Report()
         self._module = sys.modules["tests"] = types.ModuleType("tests")
         self._module.__file__ = "/workspace/tests.py"
@@ -231,13 +233,16 @@ class Suite:
     def _setting(self, target, name):
         """Tells the candidate what the tests make of an attribute, such as one of a module."""
         is_known = isinstance(target, (type, types.ModuleType)) and type(target) is not StandInClass
-        if self._patch is None or not is_known or target is sys and name in _STREAMS:
+        if not is_known or target is sys and name in _STREAMS:
             yield
             return
         before = getattr(target, name, _MISSING)
         yield
         now = getattr(target, name, _MISSING)
         if now is before:
+            return
+        self.changed_names.add(f"{_path_of(target)}.{name}")
+        if self._patch is None:
             return
         original = self._changed.setdefault((id(target), name), before)
         if original is not before:
@@ -453,6 +458,10 @@ def _replace(stack, owner, name, other):
     stack.callback(setattr, owner, name, original)
     setattr(owner, name, functools.partialmethod(other, original) if isinstance(owner, type)
             else functools.partial(other, original))
+
+
+def _path_of(owner):
+    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
 
 
 def _run_nothing(*_, **__):

@@ -8,7 +8,11 @@ use serde_json::json;
 use crate::{grade, grade_one, grader, settings};
 
 /// Bodies of `f` that meet a limit, and what is reported of it.
-const LIMITED: [(&str, &str); 12] = [
+const LIMITED: [(&str, &str); 13] = [
+    (
+        "import sys, functools; sys.setrecursionlimit(10**6); g = functools.cache(lambda n: n and g(n - 1)); g(9000)",
+        "stack of C",
+    ),
     ("import nltk", "the package `nltk`"),
     ("import cv2.data", "the package `cv2`"),
     ("import ssl; ssl.SSLContext(2).wrap_bio(None, None).do_handshake()", "no TLS"),
@@ -55,6 +59,22 @@ async fn what_meets_a_limit_of_the_sandbox_is_undecided() {
             assert!(graded.message.contains(told), "{program}: {graded:?}");
             assert!(graded.guarded && graded.credit().is_none());
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_that_the_exchange_takes_is_not_the_samples() {
+    let settings = Settings { cpu_time: Duration::from_secs(1), ..settings() };
+    let task = json!({ "task_id": "t", "tests": "for n in range(100_000): assert f(n) == n + 1" });
+    for (allow_shared, program, verdict) in [
+        (false, "def f(x): return x + 1", Verdict::Undecided),
+        (true, "def f(x): return x + 1", Verdict::Passed),
+        (true, "def f(x): return x + (x < 90_000)", Verdict::Failed),
+        (false, "def f(x):\n    while True: pass", Verdict::Limit),
+    ] {
+        let grader = grader(Settings { allow_shared, ..settings.clone() }).await;
+        let graded = grade_one(&grader, task.clone(), program).await;
+        assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
     }
 }
 

@@ -40,8 +40,9 @@ async fn tests_that_need_the_candidates_interpreter_run_there_only_if_allowed() 
             "changed `unittest.TestCase.assertEqual`",
         ),
         (
-            "import builtins\nclass Base:\n    def now(self):\n        builtins.isinstance = print",
-            "its functions changed `builtins.isinstance`",
+            "import builtins\nclass Base:\n    def now(self):\n        builtins.isinstance = print\n        \
+             return 42",
+            "changed `builtins.isinstance`",
         ),
         (
             "import sys\nsys.settrace(lambda *_: None)\nclass Base: now = print",
@@ -65,6 +66,27 @@ async fn what_is_undecided_is_decided_beside_the_tests_if_that_is_allowed() {
     for (equal, verdict) in [(" == other.y", Verdict::Passed), (" != other.y", Verdict::Failed)] {
         let graded = grade_one(&lenient, task.clone(), &format!("{boxed}{equal}")).await;
         assert_eq!((graded.verdict, graded.guarded), (verdict, false), "{graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_tests_change_is_not_the_candidates() {
+    let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
+    for (change, verdict) in [
+        ("math.floor = lambda x: 41", Verdict::Passed),
+        ("setattr(math, 'floor', lambda x: 41)", Verdict::Passed),
+        ("mock.patch('math.floor', return_value=41).start()", Verdict::Passed),
+        // As a library would.
+        ("vars(math)['floor'] = lambda x: 41", Verdict::Undecided),
+        ("math.floor = lambda x: 40", Verdict::Failed),
+    ] {
+        let tests = format!(
+            "import math\nfrom unittest import mock\n{change}\nclass Own(Base): pass\n\
+             assert Own().now() == 41"
+        );
+        let program = "import math\nclass Base:\n    def now(self): return math.floor(1.5)";
+        let graded = grade_one(&lenient, json!({ "task_id": "t", "tests": tests }), program).await;
+        assert_eq!(graded.verdict, verdict, "{change}: {graded:?}");
     }
 }
 
