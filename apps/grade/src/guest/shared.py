@@ -15,6 +15,8 @@ _FREE = {
         "path_importer_cache", "ps1", "ps2", "stderr", "stdin", "stdout",
     },
     "builtins": {"_", "__warningregistry__"},
+    # What it says in processes of the sandbox's `multiprocessing`.
+    "os": {"getpid"},
     # What `mock_open` keeps.
     "unittest.mock": {"file_spec", "open_spec"},
 }

@@ -73,7 +73,7 @@ async fn what_is_undecided_is_decided_beside_the_tests_if_that_is_allowed() {
 async fn what_the_tests_change_is_not_the_candidates() {
     let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
     for (change, verdict) in [
-        ("math.floor = lambda x: 41", Verdict::Passed),
+        ("import multiprocessing; math.floor = lambda x: 41", Verdict::Passed),
         ("setattr(math, 'floor', lambda x: 41)", Verdict::Passed),
         ("mock.patch('math.floor', return_value=41).start()", Verdict::Passed),
         // As a library would.
