@@ -111,7 +111,7 @@ pub enum Error {
 fn is_no_build(error: &EngineError) -> bool {
     use ModuleError::{ForbiddenImport, NoEntrance, SharedMemory};
     match error {
-        EngineError::Python(PythonError::Unusable { .. }) => true,
+        EngineError::Python(PythonError::Unusable(..)) => true,
         EngineError::Module(error) => {
             matches!(error, ForbiddenImport { .. } | NoEntrance | SharedMemory)
         }

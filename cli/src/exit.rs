@@ -84,7 +84,7 @@ pub(crate) fn is_of_input(error: &hatchery::Error) -> bool {
     use hatchery::error::SessionError::{NotASession, OtherBuild, OtherImage};
     match error {
         hatchery::Error::Package(error) | hatchery::Error::Image(Package(error)) => {
-            !matches!(error, PackageError::Pip { .. } | PackageError::Cache(_))
+            !matches!(error, PackageError::Pip(..) | PackageError::Cache(_))
         }
         hatchery::Error::Image(Prepare { .. } | ModuleName(..) | NoSuchImage { .. }) => true,
         hatchery::Error::Session(NotASession { .. } | OtherBuild { .. } | OtherImage { .. }) => {

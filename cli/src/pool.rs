@@ -85,7 +85,7 @@ pub(crate) async fn start_metrics(
 ) -> anyhow::Result<Option<Monitor>> {
     let Some(address) = address else { return Ok(None) };
     let monitor = Monitor::start(address, pool).await.map_err(|error| match &error {
-        MonitorError::Address { source, .. } => {
+        MonitorError::Address(_, source) => {
             anyhow::Error::msg(source.to_string()).context(UsageError(error.to_string()))
         }
         _ => error.into(),

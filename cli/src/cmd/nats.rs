@@ -66,9 +66,9 @@ pub(super) fn settings(arguments: &NatsArguments) -> Settings {
 pub(super) fn explained(error: Error) -> anyhow::Error {
     let is_usage = matches!(
         error,
-        Error::Url { .. }
+        Error::Url(..)
             | Error::Credentials { .. }
-            | Error::Read { .. }
+            | Error::Read(..)
             | Error::Name { .. }
             | Error::NoPool(..)
             | Error::NoWheel(..)

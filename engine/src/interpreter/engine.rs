@@ -235,7 +235,7 @@ impl Engine {
             Ok(())
         };
         let written = replace(path, Access::AsBefore, pack);
-        written.map_err(|cause| ModuleError::Unwritable { path: path.to_owned(), cause })?;
+        written.map_err(|cause| ModuleError::Unwritable(path.to_owned(), cause))?;
         Ok(sha256)
     }
 
@@ -256,7 +256,7 @@ fn check_host(config: &EngineConfig, module: &wasmer::Module) -> Result<(), Engi
         (HostKind::Wasix, Some(path)) if needs_ours => {
             let why = "wasmer-wasix serves it only if it is a reactor that imports WASI preview 1 \
                        alone: use Hatchery's host, `--host own` (`HostKind::Own`)";
-            Err(PythonError::Unusable { path: path.clone(), cause: why.into() }.into())
+            Err(PythonError::Unusable(path.clone(), why.into()).into())
         }
         _ => Ok(()),
     }

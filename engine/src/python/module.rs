@@ -257,7 +257,7 @@ fn unpack(
 }
 
 fn unreadable(pinned: &PinnedModule, cause: io::Error) -> ModuleError {
-    ModuleError::Packed { path: pinned.path.clone(), cause }
+    ModuleError::Packed(pinned.path.clone(), cause)
 }
 
 /// Packs the cached compiled form of the bytes with this hash into a file, and returns its SHA-256

@@ -108,8 +108,8 @@ impl Package {
     /// It can't be read, isn't a package, or is larger than 384 MiB or 20,000 files. Or it needs
     /// machine code, or requires another Python than `target`.
     pub fn open(path: &Path, target: &PythonTarget) -> Result<Self, PackageError> {
-        let metadata = std::fs::metadata(path)
-            .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
+        let metadata =
+            std::fs::metadata(path).map_err(|cause| PackageError::Read(path.to_owned(), cause))?;
         if metadata.is_dir() {
             return folder::read(path, target);
         }

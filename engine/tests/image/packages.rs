@@ -171,7 +171,7 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
 
     write(&hash.replace(|digit: char| digit.is_ascii_digit(), "0"));
     let error = load().unwrap_err();
-    assert!(matches!(error, PackageError::Pip { .. }), "{error}");
+    assert!(matches!(error, PackageError::Pip(..)), "{error}");
     assert!(error.to_string().contains("requirements.txt"), "{error}");
 
     write(&hash);
@@ -187,5 +187,5 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
     assert_eq!(cached.len(), 1, "{cached:?}");
     fs::write(&cached[0], b"damaged").unwrap();
     let error = load().unwrap_err();
-    assert!(matches!(error, PackageError::Pip { .. }), "{error}");
+    assert!(matches!(error, PackageError::Pip(..)), "{error}");
 }

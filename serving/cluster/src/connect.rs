@@ -162,7 +162,7 @@ impl Connection {
         let mut addresses = Vec::new();
         for url in self.url.split(',') {
             let address: Result<ServerAddr, _> = url.trim().parse();
-            let wrong = |source| Error::Url { url: self.shown(), source: Box::new(source) };
+            let wrong = |source| Error::Url(self.shown(), Box::new(source));
             addresses.push(address.map_err(wrong)?);
         }
         let (is_away, is_refused, epoch) = Default::default();
@@ -184,9 +184,9 @@ impl Connection {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
                     return Err(Error::Credentials { url, what: self.presented(), source });
                 }
-                ConnectErrorKind::Tls => return Err(Error::Tls { url, source }),
-                ConnectErrorKind::ServerParse => return Err(Error::Url { url, source }),
-                _ if now() >= until => return Err(Error::Connect { url, source }),
+                ConnectErrorKind::Tls => return Err(Error::Tls(url, source)),
+                ConnectErrorKind::ServerParse => return Err(Error::Url(url, source)),
+                _ if now() >= until => return Err(Error::Connect(url, source)),
                 _ => link.set_away(),
             }
             sleep(PAUSE).await;
@@ -210,7 +210,7 @@ impl Connection {
             });
         if let Some(path) = &self.credentials {
             let read = options.credentials_file(path).await;
-            options = read.map_err(|source| Error::Read { path: path.clone(), source })?;
+            options = read.map_err(|source| Error::Read(path.clone(), source))?;
         }
         if let Some(token) = &self.token {
             options = options.token(token.clone());
@@ -333,7 +333,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_is_none_is_an_error_at_once() {
         let error = Connection::new("nats://:x").connect().await.unwrap_err();
-        assert!(matches!(error, Error::Url { .. }), "{error}");
+        assert!(matches!(error, Error::Url(..)), "{error}");
     }
 
     #[tokio::test]

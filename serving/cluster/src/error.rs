@@ -15,25 +15,13 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// The address of a server isn't one.
     #[error(
-        "`{url}` isn't an address of a NATS server; write it as nats://HOST:4222, or \
+        "`{0}` isn't an address of a NATS server; write it as nats://HOST:4222, or \
          tls://HOST:4222"
     )]
-    Url {
-        /// The address.
-        url: String,
-        /// What is wrong with it.
-        #[source]
-        source: Cause,
-    },
-    /// No server answers.
-    #[error("can't connect to the NATS server at `{url}`; check that it runs there")]
-    Connect {
-        /// The address, without a password.
-        url: String,
-        /// The error of the last attempt.
-        #[source]
-        source: Cause,
-    },
+    Url(String, #[source] Cause),
+    /// No server answers at the address, which is shown without a password.
+    #[error("can't connect to the NATS server at `{0}`; check that it runs there")]
+    Connect(String, #[source] Cause),
     /// The server refuses the credentials, or asks for some.
     #[error("the NATS server at `{url}` refuses {what}")]
     Credentials {
@@ -47,37 +35,19 @@ pub enum Error {
     },
     /// No encrypted connection can be had.
     #[error(
-        "can't have a TLS connection to `{url}`; check the certificate of the server, and the one \
+        "can't have a TLS connection to `{0}`; check the certificate of the server, and the one \
          of its authority that was given"
     )]
-    Tls {
-        /// The address, without a password.
-        url: String,
-        /// Why not.
-        #[source]
-        source: Cause,
-    },
+    Tls(String, #[source] Cause),
     /// A file with credentials can't be read.
-    #[error("can't read `{}`", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("can't read `{}`", .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// A stream or a bucket of the pool can't be created or used.
     #[error(
-        "can't use `{name}` of the pool on the NATS server (the server needs JetStream, and this \
+        "can't use `{0}` of the pool on the NATS server (the server needs JetStream, and this \
          client the right to use it)"
     )]
-    Setup {
-        /// The stream or the bucket.
-        name: String,
-        /// The server's answer.
-        #[source]
-        source: Cause,
-    },
+    Setup(String, #[source] Cause),
     /// Nobody has set up a pool of this name on the server.
     #[error("the NATS server has no pool `{0}`; start a worker of it, or check the name")]
     NoPool(String),
@@ -127,14 +97,8 @@ pub enum Error {
         here: String,
     },
     /// A file can't be written.
-    #[error("can't write `{}`", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("can't write `{}`", .0.display())]
+    Write(PathBuf, #[source] io::Error),
     /// A job, with its program and files, is too large to be sent.
     #[error("the job has {bytes} bytes; at most {most} can be sent")]
     TooLarge {
@@ -152,15 +116,9 @@ pub enum Error {
     /// What the server has as this isn't what a worker or a client of Hatchery has stored there.
     #[error("{0} on the NATS server is damaged, or another program wrote it")]
     Damaged(String),
-    /// The server can't do what was asked for.
-    #[error("the NATS server can't {what}")]
-    Server {
-        /// What was asked for.
-        what: &'static str,
-        /// Its answer.
-        #[source]
-        source: Cause,
-    },
+    /// The server can't do this, for the reason that it gives.
+    #[error("the NATS server can't {0}")]
+    Server(&'static str, #[source] Cause),
     /// The client was closed while a job waited for its result.
     #[error("the client was closed before the result came")]
     Closed,
@@ -170,11 +128,11 @@ impl Error {
     /// Returns that the server can't do something. Errors of the client say their causes themselves,
     /// so only their text is kept.
     pub(crate) fn server(what: &'static str, answer: impl fmt::Display) -> Self {
-        Self::Server { what, source: answer.to_string().into() }
+        Self::Server(what, answer.to_string().into())
     }
 
     /// Returns that a stream or a bucket can't be used, in the same way.
     pub(crate) fn setup(name: String, answer: impl fmt::Display) -> Self {
-        Self::Setup { name, source: answer.to_string().into() }
+        Self::Setup(name, answer.to_string().into())
     }
 }

@@ -251,7 +251,7 @@ impl Images {
         let mut packages = Vec::new();
         for path in &source.packages {
             let name = wheel_name(path)?;
-            let read = |source| Error::Read { path: path.clone(), source };
+            let read = |source| Error::Read(path.clone(), source);
             let bytes = tokio::fs::read(path).await.map_err(read)?;
             if bytes.len() as u64 > LARGEST_PACKAGE {
                 return Err(unkept(format!("`{name}` has more than {LARGEST_PACKAGE} bytes")));
@@ -323,7 +323,7 @@ impl Images {
             let bytes = store.get(&package.digest, LARGEST_PACKAGE).await.map_err(failed)?;
             let bytes = bytes.filter(|bytes| is_of(&package.digest, bytes)).ok_or_else(damaged)?;
             let path = folder.join(&package.name);
-            let write = |source| Error::Write { path: path.clone(), source };
+            let write = |source| Error::Write(path.clone(), source);
             tokio::fs::write(&path, bytes).await.map_err(write)?;
             packages.push(path);
         }
@@ -376,7 +376,7 @@ async fn keep_image(store: &Objects, path: &Path) -> Result<Option<ImageFile>, E
 
 /// Returns the file of an image, with its compressed bytes; `None` if it is too large.
 fn pack(path: &Path) -> Result<Option<(ImageFile, Vec<u8>)>, Error> {
-    let read = |source| Error::Read { path: path.to_owned(), source };
+    let read = |source| Error::Read(path.to_owned(), source);
     if path.metadata().map_err(read)?.len() > LARGEST_IMAGE {
         return Ok(None);
     }

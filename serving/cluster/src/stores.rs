@@ -175,7 +175,7 @@ async fn patiently<T, F: Future<Output = Result<T, Cause>>>(
             Ok(opened) => return Ok(opened),
             // What the server refuses, it refuses again; what it isn't ready for, it may do later.
             Err(source) if now() >= until || is_final(source.as_ref()) => {
-                return Err(Error::Setup { name: name.to_owned(), source });
+                return Err(Error::Setup(name.to_owned(), source));
             }
             Err(_) => sleep(RETRY_PAUSE).await,
         }

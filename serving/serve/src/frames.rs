@@ -87,14 +87,9 @@ pub enum BindError {
     /// The system refuses.
     #[error(
         "can't listen at `{}`: give a path of at most 107 bytes in a folder that you can write to",
-        path.display()
+        .0.display()
     )]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Io(PathBuf, #[source] io::Error),
 }
 
 impl UnixServer {
@@ -117,7 +112,7 @@ impl UnixServer {
         }
         match listen(&path) {
             Ok(listener) => Ok(Self { listener, path }),
-            Err(source) => Err(BindError::Io { path, source }),
+            Err(source) => Err(BindError::Io(path, source)),
         }
     }
 

@@ -56,15 +56,10 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 pub enum MonitorError {
     /// The address is invalid, not one of this machine, or in use.
     #[error(
-        "can't serve metrics at `{address}` (give an address of this machine with a free port, such \
+        "can't serve metrics at `{0}` (give an address of this machine with a free port, such \
          as 127.0.0.1:9184, or port 0 for any)"
     )]
-    Address {
-        /// The address.
-        address: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    Address(String, #[source] io::Error),
     /// The recorder of metrics can't be installed: a process has one.
     #[error("can't record metrics")]
     Recorder(#[from] BuildError),
@@ -89,7 +84,7 @@ impl Monitor {
     /// # Errors
     /// The address is invalid, not of this machine, or in use. Or the process has a recorder of metrics.
     pub async fn start(address: &str, pool: Option<&str>) -> Result<Self, MonitorError> {
-        let unusable = |source| MonitorError::Address { address: address.to_owned(), source };
+        let unusable = |source| MonitorError::Address(address.to_owned(), source);
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let bound = listener.local_addr().map_err(unusable)?;
         let config = HttpConfig {

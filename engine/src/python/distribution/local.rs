@@ -86,7 +86,7 @@ impl ModuleFile {
 impl LocalBuild {
     /// Finds the build at `path` and reads its library.
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
-        let unusable = |why: Cause| PythonError::Unusable { path: path.to_owned(), cause: why };
+        let unusable = |why: Cause| PythonError::Unusable(path.to_owned(), why);
         let failed = |error: io::Error| unusable(Cause::new(error));
         let file = match path.is_dir() {
             true => module_in(path).map_err(failed)?,
@@ -119,7 +119,7 @@ impl LocalBuild {
     /// The file can't be read, has changed since the build was opened, or carries no module.
     pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
         let (path, kind) = &self.module;
-        let unusable = |cause: Cause| PythonError::Unusable { path: path.to_owned(), cause };
+        let unusable = |cause: Cause| PythonError::Unusable(path.to_owned(), cause);
         let failed = |error: io::Error| unusable(Cause::new(error));
         let contents = read_bounded(path).map_err(failed)?;
         if hex::encode(Sha256::digest(&contents)) != self.sha256 {

@@ -12,7 +12,7 @@ use crate::error::PackageError;
 const PROJECT_FILES: [&str; 2] = ["pyproject.toml", "setup.py"];
 
 pub(super) fn read(path: &Path, target: &PythonTarget) -> Result<Package, PackageError> {
-    let unreadable = |path: &Path, cause| PackageError::Read { path: path.to_owned(), cause };
+    let unreadable = |path: &Path, cause| PackageError::Read(path.to_owned(), cause);
     // Also gives `.` a name.
     let root = fs::canonicalize(path).map_err(|cause| unreadable(path, cause))?;
     let name = file_name(&root);

@@ -79,7 +79,7 @@ pub(super) fn load(
 }
 
 fn read(path: &Path) -> Result<String, PackageError> {
-    let unreadable = |cause| PackageError::Read { path: path.to_owned(), cause };
+    let unreadable = |cause| PackageError::Read(path.to_owned(), cause);
     if fs::metadata(path).map_err(unreadable)?.len() > MOST_TEXT_BYTES {
         return Err(unreadable(std::io::Error::other("it is too long to be one")));
     }
@@ -126,7 +126,7 @@ impl Wheels {
                 pip::download(&place, list.parent(), wheels.path(), &self.kinds(has_machine_code));
             // Each time, all that are in the folder.
             paths = fetched.map_err(|cause| match path {
-                Some(path) => PackageError::Pip { path: path.to_owned(), cause },
+                Some(path) => PackageError::Pip(path.to_owned(), cause),
                 None => PackageError::PipCommon(cause),
             })?;
         }

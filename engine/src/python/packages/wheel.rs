@@ -20,7 +20,7 @@ type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
 /// Reads the bytes of a wheel's file.
 pub(super) fn load(path: &Path) -> Result<Vec<u8>, PackageError> {
-    let unreadable = |cause| PackageError::Read { path: path.to_owned(), cause };
+    let unreadable = |cause| PackageError::Read(path.to_owned(), cause);
     if fs::metadata(path).map_err(unreadable)?.len() > MOST_BYTES {
         let what = path.display().to_string();
         return Err(PackageError::TooLarge { what, detail: caps() });

@@ -149,7 +149,7 @@ impl Token {
                     (Some(secret), None, _) => Self::of_administrator(secret),
                     _ => Err(HttpError::Words),
                 };
-                token.map_err(|cause| HttpError::Line { line: index + 1, cause: Box::new(cause) })
+                token.map_err(|cause| HttpError::Line(index + 1, Box::new(cause)))
             })
             .collect()
     }

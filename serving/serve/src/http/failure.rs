@@ -129,15 +129,9 @@ pub enum HttpError {
     /// Two tokens are the same.
     #[error("two tokens are the same")]
     TokenTwice,
-    /// A line of a token file is invalid.
-    #[error("line {line} of the tokens is invalid")]
-    Line {
-        /// The number of the line, from 1.
-        line: usize,
-        /// What is wrong.
-        #[source]
-        cause: Box<HttpError>,
-    },
+    /// This line of a token file, counted from 1, is invalid.
+    #[error("line {0} of the tokens is invalid")]
+    Line(usize, #[source] Box<HttpError>),
     /// A line of a token file has too many words.
     #[error("a line is a token, and for a token that isn't an administrator's, the tenant")]
     Words,
