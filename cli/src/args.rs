@@ -51,11 +51,10 @@ const COMMON: &str = "Options of every command";
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
-/// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error, 124 if it hit
-/// a limit, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if any job did not
-/// succeed, 2 if any line was invalid; 3 if merged parts lack results. For notebooks: 1 if any
-/// cell failed. For grading: 1 if any sample did not pass. For a prompt: 0, or the
-/// code of `sys.exit`.
+/// Exit codes: the program's own for `sys.exit`, 1 if it raised, 2 for a usage error. 124 is for a
+/// limit, 125 for a failure of the sandbox, 130 for an interrupt. For a batch: 1 if a job did not
+/// succeed, 2 if a line was invalid, 3 if parts lack results. For notebooks: 1 if a cell failed. For
+/// grading: 1 if a sample did not pass. For a prompt: 0, or the code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100, disable_help_flag = true)]
 pub(crate) struct Arguments {
@@ -273,8 +272,8 @@ pub(crate) struct ReplArguments {
     #[command(flatten)]
     pub(crate) host: HostFiles,
 
-    /// Write the files that inputs create or change into this folder at once. Files that were there
-    /// before are left alone. `:get` fetches single files.
+    /// Write the files that an input creates or changes into this folder when it ends. Existing files
+    /// are not overwritten. `:get` fetches single files.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
@@ -353,8 +352,8 @@ pub(crate) enum PythonCommand {
     },
     /// Show the installed build and where it is, or what other builds can do.
     Info {
-        /// Builds as `--python` takes them: a WebAssembly file with its library next to it, their
-        /// folder, or a wheel or `.webc` package. All but the default build need a NAME. Compiles
+        /// Builds, as for `--python`: a WebAssembly file with its library next to it, their folder,
+        /// or a wheel or `.webc` package. All but the default build need a NAME. Compiles
         /// builds that the cache doesn't have compiled. Default: `$HATCHERY_PYTHON`.
         #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
         pythons: Vec<PythonArgument>,

@@ -182,9 +182,9 @@ pub enum ModuleError {
     Unwritable(PathBuf, #[source] io::Error),
     /// The file with the compiled module isn't the one that the user named.
     #[error(
-        "`{}` has SHA-256 {found}, and {}: it holds native code, so it is loaded only with its own \
-         hash, in {PYTHON_MODULE_HASH_VARIABLE} or for `hatchery python install \
-         --sha256`", path.display(), pinned(expected)
+        "`{}` has SHA-256 {found}, and {}: it holds native code, so its hash is required, in \
+         {PYTHON_MODULE_HASH_VARIABLE} or for `hatchery python install --sha256`",
+        path.display(), pinned(expected)
     )]
     WrongHash {
         /// The file.

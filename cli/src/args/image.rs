@@ -106,9 +106,9 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_parser = host_parser(), default_value = "own")]
     pub(crate) host: HostKind,
 
-    /// Where interpreters run: on `threads`, the fastest, or in separate processes that the
-    /// operating system confines as far as it can (`process`). With `process-strict`, a missing
-    /// layer of the confinement is an error. Default: `$HATCHERY_ISOLATION`, else `threads`.
+    /// Where interpreters run: on `threads`, the fastest, or in processes that the operating system
+    /// confines as far as it can (`process`). With `process-strict`, a missing layer of the
+    /// confinement is an error. Default: `$HATCHERY_ISOLATION`, else `threads`.
     #[arg(long, value_parser = isolation_parser(), value_name = "WHERE")]
     pub(crate) isolation: Option<Isolation>,
 

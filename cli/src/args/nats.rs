@@ -85,8 +85,8 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "NAME=WEIGHT", value_parser = parse_tenant)]
     pub(crate) tenant: Vec<(String, u32)>,
 
-    /// Limit the jobs of a tenant that run at once in the whole cluster, over all priorities and
-    /// workers; at most 10000. Give every worker the same limits. Can be repeated.
+    /// Limit the jobs of a tenant that run at once in the whole cluster, to at most 10000. Give every
+    /// worker the same limits. Can be repeated.
     #[arg(long, value_name = "NAME=JOBS", value_parser = parse_tenant_limit)]
     pub(crate) tenant_limit: Vec<(String, u32)>,
 
@@ -121,8 +121,8 @@ pub(crate) struct WorkerArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArguments {
-    /// The jobs, one JSON object per line, as for `hatchery batch`. Of a `file` only its text is
-    /// sent, no other files of its folder. `-` reads standard input.
+    /// The jobs, one JSON object per line, as for `hatchery batch`. Only the text of a `file` is sent,
+    /// not its folder. `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 

@@ -150,7 +150,7 @@ impl SessionOwner {
             RecordError::Foreign => {
                 let text = format!(
                     "the record of the session `{name}` is damaged, or of a later version of \
-                     Hatchery, whose workers can run its turns"
+                     Hatchery; workers of that version can run its turns"
                 );
                 self.shared.streams.link.tell(Notice::Trouble(text));
                 Stop::Later(FOREIGN)
