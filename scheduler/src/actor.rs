@@ -446,16 +446,7 @@ impl SchedulerState {
     fn permit(&mut self, worker: WorkerId) -> WorkerPermit {
         self.permits.remove(&worker).expect("S-7: the model uses only permits it was given")
     }
-}
 
-/// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
-const CANCELLED: &str = "actor_task_cancelled";
-
-/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler
-/// ends. They are its own and that of the task that waits for the others.
-const OWN_COUNT: usize = 2;
-
-impl SchedulerState {
     fn drain(&mut self, within: Option<Duration>, reason: EndReason) {
         let until = within.map(|within| self.now.saturating_add(within));
         if self.model.phase == Phase::Open {
@@ -518,3 +509,10 @@ impl SchedulerState {
         });
     }
 }
+
+/// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
+const CANCELLED: &str = "actor_task_cancelled";
+
+/// Clones of [`SchedulerState::unsent`] besides those for outcomes and jobs, when the scheduler
+/// ends. They are its own and that of the task that waits for the others.
+const OWN_COUNT: usize = 2;

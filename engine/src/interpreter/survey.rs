@@ -119,36 +119,7 @@ impl Engine {
             inventory: Inventory { distributions, modules: survey.modules.into_iter().collect() },
         })
     }
-}
 
-fn package((name, version): (String, String)) -> PackageInfo {
-    PackageInfo { name, version: Some(version), origin: PackageOrigin::Build }
-}
-
-/// Prints nothing; its value is the version.
-const VERSION: &str = "import sys\n'.'.join(map(str, sys.version_info[:3]))";
-
-/// A Python build, as it was found when it was started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BuildInfo {
-    /// The requirement of the default build, or the name of the file and the beginning of its
-    /// SHA-256.
-    pub name: String,
-    /// The version of CPython, such as `3.12.0`.
-    pub version: String,
-    /// How it is entered: `reactor`, through functions that it exports for it, or `command`, an
-    /// ordinary program with `_start`.
-    pub kind: &'static str,
-    /// What serves it: `WASI preview 1`, and `WASIX` if it imports that too.
-    pub interfaces: &'static str,
-    /// The host that serves it, as the option `--host` names it: `own` or `wasix`.
-    pub host: &'static str,
-    /// Features, each with the reason if the build can't have it.
-    pub features: Vec<(&'static str, Option<String>)>,
-}
-
-impl Engine {
     /// Starts an interpreter and finds out what the build is and can do. Takes 0.1 to 0.3 s.
     ///
     /// # Errors
@@ -193,4 +164,31 @@ impl Engine {
             ],
         })
     }
+}
+
+fn package((name, version): (String, String)) -> PackageInfo {
+    PackageInfo { name, version: Some(version), origin: PackageOrigin::Build }
+}
+
+/// Prints nothing; its value is the version.
+const VERSION: &str = "import sys\n'.'.join(map(str, sys.version_info[:3]))";
+
+/// A Python build, as it was found when it was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BuildInfo {
+    /// The requirement of the default build, or the name of the file and the beginning of its
+    /// SHA-256.
+    pub name: String,
+    /// The version of CPython, such as `3.12.0`.
+    pub version: String,
+    /// How it is entered: `reactor`, through functions that it exports for it, or `command`, an
+    /// ordinary program with `_start`.
+    pub kind: &'static str,
+    /// What serves it: `WASI preview 1`, and `WASIX` if it imports that too.
+    pub interfaces: &'static str,
+    /// The host that serves it, as the option `--host` names it: `own` or `wasix`.
+    pub host: &'static str,
+    /// Features, each with the reason if the build can't have it.
+    pub features: Vec<(&'static str, Option<String>)>,
 }

@@ -357,22 +357,7 @@ impl<'a> Slot<'a> {
         };
         Ok(self.interpreter.insert(interpreter))
     }
-}
 
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        // Normally the slot has been vacated by now. After a panic the state is unknown.
-        if let Some(session) = &self.session {
-            self.leave(session, "its worker died");
-        }
-    }
-}
-
-fn failed_start(error: StartError) -> SandboxFailure {
-    SandboxFailure::Start(Cause::new(error))
-}
-
-impl Slot<'_> {
     /// Resumes a session's state. If that fails, the session still has its state, unless it was
     /// lost before or can't be unpacked.
     fn resume_session(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
@@ -484,4 +469,17 @@ impl Slot<'_> {
         }
         rests.is_some()
     }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        // Normally the slot has been vacated by now. After a panic the state is unknown.
+        if let Some(session) = &self.session {
+            self.leave(session, "its worker died");
+        }
+    }
+}
+
+fn failed_start(error: StartError) -> SandboxFailure {
+    SandboxFailure::Start(Cause::new(error))
 }

@@ -95,18 +95,7 @@ impl DocumentCell {
             is_new: false,
         }))
     }
-}
 
-/// A cell as a reader sees it.
-#[derive(Debug)]
-pub(crate) struct View {
-    pub(crate) is_code: bool,
-    pub(crate) source: String,
-    pub(crate) count: Option<usize>,
-    pub(crate) outputs: Vec<Value>,
-}
-
-impl DocumentCell {
     pub(super) fn view(&self) -> View {
         match self {
             Self::Code(cell) => View {
@@ -142,6 +131,15 @@ impl DocumentCell {
         };
         own.as_deref() == Some(id)
     }
+}
+
+/// A cell as a reader sees it.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) is_code: bool,
+    pub(crate) source: String,
+    pub(crate) count: Option<usize>,
+    pub(crate) outputs: Vec<Value>,
 }
 
 impl CodeCell {
