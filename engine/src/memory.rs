@@ -156,7 +156,7 @@ impl MemoryState {
 /// Returns whether the kernel's page scan finds the copied pages of a mapped image. Returns `None`
 /// if this system can't map images copy-on-write.
 pub(crate) fn has_page_scan() -> Option<bool> {
-    Tracker::open().ok().map(|tracker| tracker.has_scan())
+    Tracker::open().ok().map(|tracker| tracker.has_scan)
 }
 
 /// Growth was refused.

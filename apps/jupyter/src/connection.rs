@@ -23,7 +23,7 @@ const SCHEME: &str = "hmac-sha256";
 #[derive(Debug, Clone)]
 pub struct Connection {
     pub(crate) file: ConnectionFile,
-    key: Key,
+    pub(crate) key: Key,
 }
 
 /// The fields of the file. There may be others.
@@ -89,10 +89,6 @@ impl Connection {
         // Taken out of what `Debug` shows.
         let key = Key::new(std::mem::take(&mut file.key).as_bytes());
         Ok(Self { file, key })
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
     }
 
     /// Returns the address of a socket, in the notation of ZeroMQ.

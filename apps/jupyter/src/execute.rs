@@ -130,12 +130,12 @@ impl Executor {
         request: &Message,
         outputs: &mut Outputs<'_>,
     ) -> Result<Option<Problem>, KernelError> {
-        let most = self.sessions.limits().source_bytes;
+        let most = self.sessions.limits.source_bytes;
         if source.len() > most {
             let problem = format!("the cell has {} bytes; `--source` allows {most}", source.len());
             return Ok(Some(Problem::new("LimitReached", problem)));
         }
-        let job = guest::cell(source, manner, self.sessions.limits());
+        let job = guest::cell(source, manner, &self.sessions.limits);
         let job = if manner.may_ask { job.stdin_from(READ_LINE) } else { job };
         self.questions.begin();
         // What came before the cell doesn't concern it.

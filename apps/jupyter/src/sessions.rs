@@ -24,7 +24,8 @@ const MOST: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pool: Hatchery,
-    limits: Limits,
+    /// The limits of a cell.
+    pub(crate) limits: Limits,
     /// What the first job of a session gets besides, such as mounted folders.
     given: Job,
     functions: Vec<HostFunction>,
@@ -81,11 +82,6 @@ impl Sessions {
     /// Returns the name of a session in the pool.
     fn named(&self, name: &str) -> String {
         format!("<kernel {}>/{name}", self.prefix)
-    }
-
-    /// Returns the limits of a cell.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// Returns the session that runs the cells.

@@ -65,7 +65,7 @@ impl std::fmt::Debug for Replies {
 impl Sockets {
     /// Binds the sockets, and begins to answer heartbeats.
     pub(crate) async fn bind(connection: &Connection) -> Result<Self, KernelError> {
-        let key = connection.key();
+        let key = &connection.key;
         let writer = Writer::new(key.clone()).map_err(KernelError::Random)?;
         let heartbeat = router(connection, connection.file.hb_port).await?;
         let mut tasks = JoinSet::new();

@@ -438,7 +438,7 @@ impl<'a> Run<'a> {
         session.save(&task.places.session).await?;
         let traces = Traces { places: self.traces.places.clone(), ..Traces::default() };
         let state = SavedState::of(&task.notebook, count, &traces);
-        task.places.write_record(&state.with(settings.image(), settings.input_digest()))
+        task.places.write_record(&state.with(settings.image(), &settings.input_digest))
     }
 }
 
@@ -541,7 +541,7 @@ impl Run<'_> {
         let name = session_name(&self.task);
         let session = self.settings.pool.revive(&name, &self.task.places.session).await;
         let session = session.map_err(|error| chain(&error).to_string())?;
-        let (image, inputs) = (self.settings.image(), self.settings.input_digest());
+        let (image, inputs) = (self.settings.image(), &self.settings.input_digest);
         match record.resume(&self.task.notebook, image, inputs) {
             Ok((outputs, traces)) => {
                 take_over(&mut self.task.notebook, &outputs);

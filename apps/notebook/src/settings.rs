@@ -57,7 +57,7 @@ pub struct Settings {
     prepared: Prepared,
     /// The input files in each workspace, and a digest of their names and contents.
     inputs: Job,
-    input_digest: String,
+    pub(crate) input_digest: String,
 }
 
 impl Settings {
@@ -152,10 +152,6 @@ impl Settings {
     /// Returns the key of the image from which sessions begin.
     pub(crate) fn image(&self) -> &str {
         self.pool.image().map_or("", |image| image.key.as_str())
-    }
-
-    pub(crate) fn input_digest(&self) -> &str {
-        &self.input_digest
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Tracker {
     /// Of this process: opened for each memory, since one that was inherited through a fork
     /// would show the parent's pages.
     pagemap: Arc<File>,
-    has_scan: bool,
+    pub(super) has_scan: bool,
     /// Where a scan puts its result.
     regions: Vec<page_region>,
     /// Whether the kernel counts faults at all.
@@ -88,9 +88,9 @@ pub(super) struct Tracker {
     /// `None` until it is needed, `Some(None)` where it isn't supported.
     watch: Option<Option<WriteWatch>>,
     /// All pages are marked, except those written to since.
-    is_marked: bool,
+    pub(super) is_marked: bool,
     /// Some pages may be marked, since some were.
-    has_marks: bool,
+    pub(super) has_marks: bool,
 }
 
 /// What trackers open, kept by a process that may open nothing more. Both belong to the process that
@@ -129,10 +129,6 @@ impl Tracker {
         tracker.has_scan = tracker.scan(probe, probe + page, COPIED, |_| ()).is_ok();
         tracker.read_words(probe, probe + page, |_| ())?;
         Ok(tracker)
-    }
-
-    pub(super) fn has_scan(&self) -> bool {
-        self.has_scan
     }
 
     /// Makes the start of the reservation a private copy of the image.
@@ -213,7 +209,7 @@ impl Tracker {
         range: Range<usize>,
     ) -> bool {
         // The kernel keeps marks of pages that it evicts, which then look copied.
-        if self.has_marks() {
+        if self.has_marks {
             return true;
         }
         let page = rustix::param::page_size();
@@ -326,16 +322,6 @@ impl Tracker {
             .is_ok()
     }
 
-    /// Returns whether all pages are marked but those written to since.
-    pub(super) fn is_marked(&self) -> bool {
-        self.is_marked
-    }
-
-    /// Returns whether pages may be marked: `mark` or `mark_part` was ever called, and is supported.
-    pub(super) fn has_marks(&self) -> bool {
-        self.has_marks
-    }
-
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
     pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
         self.known = self.cache_now(copied);
@@ -344,12 +330,6 @@ impl Tracker {
     /// Does the same for what `touched` found last.
     pub(super) fn remember_touched(&mut self, touched: Vec<Range<usize>>) {
         self.touched = self.cache_now(touched);
-    }
-
-    /// Says that all pages are marked but those written to since. `written` did that, after which
-    /// nothing was, or it was done part by part.
-    pub(super) fn stay_marked(&mut self) {
-        self.is_marked = true;
     }
 
     /// Drops all marks: other pages get mapped.

@@ -69,7 +69,8 @@ impl GuestMemory {
         assert!(!IS_CHECKED || state.base_patch.is_sound(), "E-8: a patch that was taken out");
         state.copies_taken += 1;
         match &mut state.tracker {
-            Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
+            // `written` has marked them, and nothing was written since.
+            Some(tracker) if is_marked && !has_fresh => tracker.is_marked = true,
             // Marking takes as long as comparing, and is wasted if the memory goes to another
             // session now.
             Some(tracker) if state.copies_taken > 1 => {

@@ -12,14 +12,13 @@ use std::sync::Arc;
 
 use super::pages_of;
 use crate::memory::address_space::PAGE_BYTES;
-use crate::memory::cow::Tracker;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page};
 use crate::memory::{GuestMemory, MemoryState};
 
 impl GuestMemory {
     /// Returns whether all pages are marked but those written to since, as after many turns.
     pub(crate) fn is_marked(&self) -> bool {
-        self.state.lock().tracker.as_ref().is_some_and(Tracker::is_marked)
+        self.state.lock().tracker.as_ref().is_some_and(|tracker| tracker.is_marked)
     }
 
     /// Marks pages from the next snapshot on, since many turns will follow each other here.
@@ -48,7 +47,7 @@ impl GuestMemory {
         state.base_patch = Arc::new(held);
         state.marked = part.end;
         if part.end == state.len {
-            tracker.stay_marked();
+            tracker.is_marked = true;
             (state.marked, state.spent) = (0, 0);
         }
         touched.extend(from(part.end, copied));

@@ -288,7 +288,7 @@ fn a_segment_that_became_the_image_again_is_not_brought_back() {
     let is_marked = |memory: &GuestMemory| {
         let mut state = memory.state.lock();
         let tracker = state.tracker.as_mut().unwrap();
-        (tracker.has_marks(), tracker.written(&memory.reservation, 0..image.bytes().len()))
+        (tracker.has_marks, tracker.written(&memory.reservation, 0..image.bytes().len()))
     };
     if let (true, written) = is_marked(&memory) {
         assert!(written.is_some_and(|written| written.is_empty()), "nothing since");
@@ -306,7 +306,7 @@ fn turns_that_follow_each_other_are_copied_into_one_place() {
     poke(&memory, 7, 1);
     memory.patch().unwrap();
     memory.patch().unwrap();
-    if !memory.state.lock().tracker.as_ref().unwrap().has_marks() {
+    if !memory.state.lock().tracker.as_ref().unwrap().has_marks {
         // This kernel doesn't note writes.
         return;
     }
@@ -343,7 +343,7 @@ fn the_first_turns_of_a_session_mark_nothing() {
     let image = image();
     let [memory, by_words, _] = over(&image);
     for memory in [memory, by_words] {
-        let has_marks = || memory.state.lock().tracker.as_ref().unwrap().has_marks();
+        let has_marks = || memory.state.lock().tracker.as_ref().unwrap().has_marks;
         let mut turns = 0;
         while !has_marks() && turns < 1_000 {
             poke(&memory, (turns % 16) * PAGE_BYTES, 200);
