@@ -138,7 +138,7 @@ def test_advice_is_in_the_words_of_python(pool):
         ("open('a.csv')", 'If `a.csv` is your file, `files={"a.csv": …}` gives it a copy.'),
         ("input()", "`stdin=` gives it some"),
         ("import nowhere", "`Pool(packages=[…])`"),
-        ("import docx", "`Pool(packages_common=True)` adds it"),
+        ("import docx", "Add it with `Pool(packages_common=True)`"),
     ]:
         with pytest.raises((ProgramError, TimeLimitError)) as raised:
             pool.run(code, timeout=0.5).raise_for_status()

@@ -206,7 +206,7 @@ fn an_import_of_what_is_missing_says_what_to_do() {
     }
     let said = text(&run(&["run", "-c", "import docx"]).stderr);
     assert!(
-        said.ends_with("`docx` is not in this image. `--packages common` adds it.\n"),
+        said.ends_with("`docx` is not in this image. Add it with `--packages common`.\n"),
         "{said}"
     );
 }

@@ -97,7 +97,10 @@ impl Advice {
                 format!("The program has no standard input: {}.", input(interface))
             }
             Some(Remedy::Data | Remedy::Package) if is_common(&self.path) => {
-                format!("{} adds it.", common(interface))
+                let option = "--packages common";
+                let python = "Pool(packages_common=True)";
+                let granted = grant("Builder::packages_common", python, option, interface);
+                format!("Add it with {granted}.")
             }
             Some(Remedy::Data) => format!(
                 "Give the program its data with {}, or allow its HTTP requests with {}.",
@@ -232,22 +235,8 @@ fn is_common(module: &str) -> bool {
     COMMON_PACKAGES.lines().filter_map(modules).flatten().any(|name| name == module)
 }
 
-fn common(interface: Interface) -> &'static str {
-    use Interface as I;
-    match interface {
-        I::Library => "`Builder::packages_common`",
-        I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade => {
-            "`--packages common`"
-        }
-        I::Python => "`Pool(packages_common=True)`",
-        I::Cluster => "The worker's option `--packages common`",
-        I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
-            "The server's option `--packages common`"
-        }
-    }
-}
-
-/// Returns what grants programs a network: in Rust, in Python, or by an option of the command line.
+/// Returns what gives programs a network or packages: in Rust, in Python, or by an option of the
+/// command line.
 fn grant(library: &str, python: &str, option: &str, interface: Interface) -> String {
     use Interface as I;
     match interface {
@@ -407,18 +396,18 @@ mod tests {
     fn a_missing_common_package_is_added_in_the_words_of_the_interface() {
         let missing = |module| Advice { remedy: Some(Remedy::Package), ..missing(module) };
         for (interface, expected) in [
-            (Interface::Library, "`Builder::packages_common` adds it."),
-            (Interface::CommandLine, "`--packages common` adds it."),
-            (Interface::Python, "`Pool(packages_common=True)` adds it."),
-            (Interface::Mcp, "The server's option `--packages common` adds it."),
-            (Interface::Cluster, "The worker's option `--packages common` adds it."),
+            (Interface::Library, "Add it with `Builder::packages_common`."),
+            (Interface::CommandLine, "Add it with `--packages common`."),
+            (Interface::Python, "Add it with `Pool(packages_common=True)`."),
+            (Interface::Mcp, "Add it with the server's `--packages common`."),
+            (Interface::Cluster, "Add it with the worker's `--packages common`."),
         ] {
             // Its wheel has another name.
             assert_eq!(missing("docx").worded_for(interface), expected);
             assert!(!missing("python-docx").worded_for(interface).contains("common"));
         }
         let of_the_network = Advice { remedy: Some(Remedy::Data), ..missing("requests") };
-        assert_eq!(of_the_network.worded_for(Interface::Batch), "`--packages common` adds it.");
+        assert_eq!(of_the_network.worded_for(Interface::Batch), "Add it with `--packages common`.");
     }
 
     #[test]
