@@ -238,17 +238,22 @@ fn is_common(module: &str) -> bool {
 /// Returns what gives programs a network or packages: in Rust, in Python, or by an option of the
 /// command line.
 fn grant(library: &str, python: &str, option: &str, interface: Interface) -> String {
+    match interface {
+        Interface::Library => format!("`{library}`"),
+        Interface::Python => format!("`{python}`"),
+        _ => of_command(option, interface),
+    }
+}
+
+/// Returns an option of the command that has the pool.
+fn of_command(option: &str, interface: Interface) -> String {
     use Interface as I;
     match interface {
-        I::Library => format!("`{library}`"),
-        I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade => {
-            format!("`{option}`")
-        }
-        I::Python => format!("`{python}`"),
         I::Cluster => format!("the worker's `{option}`"),
         I::Json | I::Http | I::Mcp | I::E2b | I::SandboxFusion | I::Piston => {
             format!("the server's `{option}`")
         }
+        _ => format!("`{option}`"),
     }
 }
 
@@ -285,12 +290,8 @@ impl LimitKind {
         if interface == I::Library {
             return Some(format!("`Limits::{field}`"));
         }
-        let option = format!("`--{}`", name.replace('_', "-"));
-        let server = || match interface {
-            I::Cluster => format!("the worker's {option}"),
-            _ => format!("the server's {option}"),
-        };
-        let own = |field: &str| Some(format!("`{field}`, up to {},", server()));
+        let option = of_command(&format!("--{}", name.replace('_', "-")), interface);
+        let own = |field: &str| Some(format!("`{field}`, up to {option},"));
         match (interface, self) {
             (I::Python, Self::Wall) => Some("`timeout=`".to_owned()),
             (I::Python, _) => Some(format!("`Limits({name}=…)`")),
@@ -300,9 +301,6 @@ impl LimitKind {
             (I::Grade, Self::Source | Self::Result | Self::DisplayBytes | Self::DisplayCount) => {
                 None
             }
-            (I::CommandLine | I::Batch | I::Prompt | I::Notebook | I::Kernel | I::Grade, _) => {
-                Some(option)
-            }
             (I::Http | I::Mcp | I::Cluster, Self::Wall) => own("timeout"),
             (I::Http | I::Cluster, _) => own(&format!("limits.{name}")),
             (I::SandboxFusion, Self::Wall) => own("run_timeout` or `cell_timeout"),
@@ -310,7 +308,7 @@ impl LimitKind {
             (I::Piston, Self::Wall) => own("run_timeout"),
             (I::Piston, Self::Cpu) => own("run_cpu_time"),
             (I::Piston, Self::Memory) => own("run_memory_limit"),
-            _ => Some(server()),
+            _ => Some(option),
         }
     }
 
