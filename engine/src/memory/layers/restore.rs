@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::{IS_CHECKED, pages_of};
 use crate::memory::address_space::{PAGE_BYTES, is_length};
-use crate::memory::cow::Tracker;
 use crate::memory::idle::PageAge;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::{MemoryPatch, PagePatch, base_page, overwrite, page_in};
@@ -127,7 +126,7 @@ impl GuestMemory {
         }
         let unused = self.copy_back(state, image, copied, patch, is_patched);
         // A page that is returned while it is marked would be found as one that was copied.
-        if state.tracker.as_ref().is_some_and(Tracker::has_marks) {
+        if state.tracker.as_ref().is_some_and(|tracker| tracker.has_marks) {
             return Ok(true);
         }
         for pages in &unused {

@@ -100,7 +100,8 @@ impl Evictable {
             }
         }
         let mut words = vec![0; len / PAGE_BYTES * 8];
-        let is_marked = self.memory.state.lock().tracker.as_ref().is_some_and(Tracker::has_marks);
+        let is_marked =
+            self.memory.state.lock().tracker.as_ref().is_some_and(|tracker| tracker.has_marks);
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         pagemap.read_exact_at(&mut words, (base.addr() / PAGE_BYTES * 8) as u64).unwrap();
         for (word, page) in words.as_chunks::<8>().0.iter().zip(0..) {
