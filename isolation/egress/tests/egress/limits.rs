@@ -231,7 +231,7 @@ fn files_say_what_is_wrong_with_them() {
         ("secrets = ['1=env:X@https://example.com']", "without a digit first"),
         ("secrets = ['KEY=env:X@https://example.com/v1']", "leave `/v1` out"),
         ("secrets = ['KEY=env:X@https://example.com path']", "`query` and `body`"),
-        ("alow = []", "unknown field"),
+        ("rules = []", "unknown field"),
         ("[limits]\nrequest = 3", "unknown field"),
         ("[limits]\nidle_time = -1", "negative"),
     ] {
