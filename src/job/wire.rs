@@ -314,9 +314,12 @@ mod tests {
             "variables": { "x": 1 }, "args": ["a"], "env": { "E": "e" }, "stdin": "in",
             "files": { "f": { "base64": "/w==" } }, "deterministic": { "seed": 7, "start": 2 },
             "tenant": "t", "priority": "low", "deadline": 3, "python": "3.12",
+            "egress": ["GET https://example.com/*"],
         });
         let job = Job::from_wire(Intake::BATCH.job(job).unwrap(), &Intake::BATCH).unwrap();
         assert_eq!(job.python.as_deref(), Some("3.12"));
+        let rules = job.egress.as_deref().unwrap_or_default();
+        assert_eq!(rules, ["GET https://example.com/*".parse().unwrap()]);
         let request = job.into_request(&Limits::default()).unwrap();
         let program = request.program;
         let call = Call::new("a:b").arg(1).keyword("k", 2);

@@ -94,6 +94,9 @@ mod serving;
 /// `hatchery serve --http`: its start and its end.
 mod web;
 
+/// HTTP requests of programs, by rules.
+mod requests;
+
 /// Batches in shards: disjoint and complete, merged, resumed, and refused.
 mod shards;
 

@@ -15,6 +15,7 @@ fn every_field() -> [Value; 4] {
             "env": { "A": "b" }, "stdin": "in", "files": { "a": "1", "b": { "base64": "/w==" } },
             "timeout": 0.5, "limits": every_limit(), "deterministic": { "seed": 7, "start": 9 },
             "tenant": "t", "priority": "high", "deadline": 2.5, "python": "3.12",
+            "egress": ["GET https://example.com/*"],
         }),
         json!({ "file": "a.py" }),
         json!({ "call": { "function": "a:b", "args": [1, {}], "keywords": { "k": null } } }),
