@@ -13,7 +13,7 @@ use toml::de::DeTable;
 const FILE: &str = "HATCHERY_CONFIG";
 
 /// Options that can be set, each with the variable that wins over the setting, if there is one.
-const OPTIONS: [(&str, Option<&str>); 18] = [
+const OPTIONS: [(&str, Option<&str>); 19] = [
     ("cpu-time", None),
     ("file-bytes", None),
     ("file-count", None),
@@ -22,6 +22,7 @@ const OPTIONS: [(&str, Option<&str>); 18] = [
     ("host-calls", None),
     ("isolation", Some("HATCHERY_ISOLATION")),
     ("memory", None),
+    ("network-bytes", None),
     ("open-files", None),
     ("output", None),
     ("preload", None),

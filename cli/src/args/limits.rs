@@ -44,6 +44,10 @@ pub(crate) struct FileLimits {
     /// Number of the program's threads at once, besides its main one.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole::<usize>(..))]
     pub(crate) threads: usize,
+
+    /// What the program's requests and connections send and receive together.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) network_bytes: ByteSize,
 }
 
 impl FileLimits {
@@ -55,6 +59,7 @@ impl FileLimits {
             open_files: self.open_files,
             host_calls: self.host_calls,
             threads: self.threads,
+            network_bytes: self.network_bytes.as_u64(),
             ..limits
         }
     }

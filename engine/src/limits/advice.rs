@@ -315,8 +315,7 @@ impl LimitKind {
     fn has_option(self) -> bool {
         !matches!(
             self,
-            Self::NetworkBytes
-                | Self::FunctionCalls
+            Self::FunctionCalls
                 | Self::FunctionsInFlight
                 | Self::FunctionArguments
                 | Self::FunctionResults
@@ -416,7 +415,7 @@ mod tests {
             (LimitKind::Wall, I::CommandLine, Some("`--timeout`")),
             (LimitKind::FileCount, I::Kernel, Some("`--file-count`")),
             (LimitKind::Threads, I::CommandLine, Some("`--threads`")),
-            (LimitKind::NetworkBytes, I::CommandLine, None),
+            (LimitKind::NetworkBytes, I::CommandLine, Some("`--network-bytes`")),
             (LimitKind::FunctionCalls, I::Json, Some("`limits.function_calls`")),
             (LimitKind::FunctionCalls, I::Mcp, None),
             (LimitKind::Cpu, I::Grade, Some("`--cpu-time`")),
