@@ -1,6 +1,7 @@
 """Jobs and their outcomes."""
 
 import concurrent.futures
+import http.server
 import os
 import pickle
 import signal
@@ -548,3 +549,49 @@ def test_what_a_pool_cannot_start_with_is_told_in_words_of_python(options, text)
         Pool(workers=1, **options).start()
     for word in ("error:", "For more information", "hatchery serve"):
         assert word not in str(raised.value)
+
+
+class _Echo(http.server.BaseHTTPRequestHandler):
+    """Answers each request with the value of one of its headers."""
+
+    def do_GET(self):
+        body = self.headers.get("X-Key", "").encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.server.keys.append(body.decode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_programs_make_the_requests_that_are_allowed(monkeypatch):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
+        server.keys = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        origin = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("OWN_KEY", "value-of-the-key")
+        source = (
+            "import os, urllib.request as r\n"
+            f"q = r.Request('{origin}/a', headers={{'X-Key': os.environ['KEY']}})\n"
+            "r.urlopen(q).read().decode()"
+        )
+        with Pool(
+            workers=1, egress=f"GET {origin}/*", secrets=f"KEY=env:OWN_KEY@{origin}"
+        ) as pool:
+            outcome = pool.run(source)
+            assert outcome.get_value().startswith("hatchery-secret-KEY-")
+            [request] = outcome.requests
+            assert (request.method, request.url, request.status) == ("GET", f"{origin}/a", 200)
+            refused = pool.run(source, egress=[f"GET {origin}/b"])
+            assert "no rule allows" in (refused.message or "")
+            assert [request.failure and request.failure["kind"] for request in refused.requests] == [
+                "rule"
+            ]
+            with pytest.raises(InvalidJobError, match="write methods and a URL"):
+                pool.run("1", egress="nothing")
+        server.shutdown()
+        assert server.keys == ["value-of-the-key"]
+    with pytest.raises(StartError, match="write methods and a URL"):
+        Pool(egress="nothing").start()
