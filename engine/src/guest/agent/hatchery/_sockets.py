@@ -170,7 +170,8 @@ class Stream:
         if is_first:
             host, port = target_of(address)
             self.host = host
-            limit = min(-int(-(timeout or 0) * 1000 // 1), (1 << 32) - 1)
+            # With a second more, so that the program's own timeout ends first, in CPython's words.
+            limit = min(int(timeout * 1000) + 1000, (1 << 32) - 1) if timeout else 0
             self.peer = peer_of(host, port, self.family)
             fields = limit.to_bytes(4, "little") + port.to_bytes(2, "little")
             answer = read_answer(ask(OPEN, fields, host.encode()))
