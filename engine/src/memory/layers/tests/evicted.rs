@@ -13,7 +13,6 @@ use rustix::fs::fstatfs;
 use rustix::mm::{Advice, madvise};
 
 use super::*;
-use crate::memory::cow::Tracker;
 
 const PAGES: usize = 256;
 const LEN: usize = PAGES * PAGE_BYTES;
