@@ -4,6 +4,7 @@ Calls around expressions of a program note when it sees one.
 """
 
 import ast
+import linecache
 
 # Calls by which a program sees the order of what it passes.
 _ORDERED_BY = frozenset(
@@ -63,8 +64,14 @@ def _called(name, node):
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [node], []), node)
 
 
+def keep_source(source, file):
+    """Gives tracebacks and `inspect` the source of a program that is no file."""
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+
+
 def watched(source, file):
     """Returns the code of a program that notes what differs."""
+    keep_source(source, file)
     try:
         tree = ast.parse(source, file)
         has_sets = any(

@@ -160,7 +160,7 @@ class Link(Peer):
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
         self.doubt = _own_facility(nodes)
-        watch_limits((_TESTS, "<task>"), self.surroundings.meet)
+        watch_limits((_TESTS, "<task>"), self.meet)
         try:
             self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
             if any(word in sources for word in _RUN_WORDS):
@@ -208,6 +208,13 @@ class Link(Peer):
         if found and may_be_class and type(found[0]) is StandInClass:
             self._requested.add(found[0])
         return found
+
+    def meet(self, limit):
+        """Notes a limit that the tests meet: of the sandbox, or of being apart from the candidate."""
+        if limit == SOURCE_APART:
+            self.doubt = self.doubt or limit
+        else:
+            self.surroundings.meet(limit)
 
     @property
     def doubt(self):

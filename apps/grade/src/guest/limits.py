@@ -6,6 +6,7 @@ import sys
 
 NARROW = "NumPy's indices have 32 bits in the sandbox"
 _NO_SOURCES = "no source of a program is a file"
+SOURCE_APART = "the source of a candidate is only in its own interpreter"
 NO_FLOAT_ERRORS = "NumPy raises no errors of floats in the sandbox"
 # The texts of exceptions that the sandbox raises, and what is reported of them.
 _LIMITS = (
@@ -17,8 +18,8 @@ _LIMITS = (
     ("wasm32-wasi", ""),
     ("Stack overflow (used ", "the sandbox's stack of C is small"),
     ("which the sandbox can't run", ""),
-    ("could not get source code", _NO_SOURCES),
-    ("source code not available", _NO_SOURCES),
+    ("could not get source code", SOURCE_APART),
+    ("source code not available", SOURCE_APART),
     ("too large to convert to C s", "the sandbox's pointers have 32 bits"),
     ("too large to convert to C long", "the sandbox's integers of C have 32 bits"),
     ("fit 'int' into an index-sized integer", "the sandbox's pointers have 32 bits"),

@@ -194,7 +194,7 @@ class Suite:
             "__hatchery_setattr__": functools.partial(self._change, setattr),
             "__hatchery_delattr__": functools.partial(self._change, delattr),
         }
-        self._read, self._sources = {}, {}
+        self._read = {}
         # What attributes were that the tests have set, by their owner and name.
         self._changed = {}
         try:
@@ -263,7 +263,7 @@ class Suite:
     def _exec(self, name, tree, prepared, source):
         """Runs source, and keeps it for messages."""
         file = f"{_TESTS}>" if name == "tests" else f"{_TESTS}: {name}>"
-        self._sources[file] = source
+        keep_source(source, file)
         self._read[file] = tree
         try:
             code = compile(prepared, file, "exec")
@@ -321,8 +321,7 @@ class Suite:
 
     def _lines_of(self, error):
         """Returns the lines of the tests that a failure went through."""
-        frames = [(self._sources.get(file, "").splitlines(), line) for file, line in _frames(error)]
-        return [source[line - 1] for source, line in frames if line is not None and 0 < line <= len(source)]
+        return [linecache.getline(file, line or 0) for file, line in _frames(error) if file.startswith(_TESTS)]
 
     def _narrow_integers(self, error):
         """Returns what a failure may come from where NumPy's indices have 32 bits, if it may."""
@@ -509,7 +508,7 @@ def judge(task_text):
             uses=lambda: exchange.count,
             refuse=link.refuse,
             patch=link.patch,
-            meet=link.surroundings.meet,
+            meet=link.meet,
         )
         link.watch(suite.report)
         link.surroundings.rebind = suite.rebind

@@ -1623,3 +1623,8 @@ import signal
 heard = []
 def handle(): signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
 def seen(): return heard
+# undecided: the source of a candidate
+import inspect
+assert "return x" in inspect.getsource(f)
+# right
+def f(x): return x

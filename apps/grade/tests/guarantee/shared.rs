@@ -74,6 +74,10 @@ async fn what_the_tests_change_is_not_the_candidates() {
     let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
     for (change, verdict) in [
         ("import multiprocessing; math.floor = lambda x: 41", Verdict::Passed),
+        (
+            "import inspect; math.floor = lambda x: 41 * ('now' in inspect.getsource(Base))",
+            Verdict::Passed,
+        ),
         ("setattr(math, 'floor', lambda x: 41)", Verdict::Passed),
         ("mock.patch('math.floor', return_value=41).start()", Verdict::Passed),
         // As a library would.

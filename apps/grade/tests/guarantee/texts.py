@@ -1523,3 +1523,20 @@ def f(x):
 # wrong:
 def f(x):
     yield from range(x + 1)
+# text: a traceback with lines of its source
+text = f()
+assert text.startswith('Traceback') and '    1 / 0\n' in text
+# right:
+import traceback
+def f():
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        return traceback.format_exc()
+# wrong:
+import traceback
+def f():
+    try:
+        1 // 0
+    except ZeroDivisionError:
+        return traceback.format_exc()
