@@ -247,20 +247,10 @@ class Link(Peer):
         except Refused as error:
             self.refuse(str(error))
 
-    def watch(self, report):
-        """Notes which tests failed before there was a doubt."""
-        put, interrupt = report.put, report.interrupt
-
-        def watched(note):
-            def noting(name, failure):
-                is_sure = self.doubt is None and self._shaken() is None
-                self._has_failed |= bool(failure) and is_sure
-                self._has_failed_since |= bool(failure)
-                note(name, failure)
-
-            return noting
-
-        report.put, report.interrupt = watched(put), watched(interrupt)
+    def note(self):
+        """Notes that a test failed, maybe before there was a doubt."""
+        self._has_failed |= self.doubt is None and self._shaken() is None
+        self._has_failed_since = True
 
     def undecided(self):
         """Returns why the tests decide nothing; `None` if they do."""

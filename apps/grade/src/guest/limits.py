@@ -11,6 +11,7 @@ NO_FLOAT_ERRORS = "NumPy raises no errors of floats in the sandbox"
 # The texts of exceptions that the sandbox raises, and what is reported of them.
 _LIMITS = (
     ("the sandbox has ", ""),
+    ("the sandbox accepts no ", ""),
     ("the build has no ", ""),
     ("deadlock: the program has one thread", ""),
     ("wasi does not support processes", "the sandbox has no processes"),

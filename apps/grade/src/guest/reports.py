@@ -21,6 +21,8 @@ class Report:
         self._skipped = {}
         self.is_complete = True
         self.problem = None
+        # Is called when a test failed.
+        self.note = lambda: None
 
     def declare(self, name):
         """Counts a test, which hasn't passed so far."""
@@ -28,6 +30,8 @@ class Report:
 
     def put(self, name, failure):
         """Notes that a test passed (`None`) or failed. A test that failed once has failed."""
+        if failure:
+            self.note()
         if self._tests.get(name) is None or not self._tests[name]:
             self._tests[name] = failure or ""
 
@@ -44,6 +48,7 @@ class Report:
 
     def interrupt(self, name, failure):
         """Notes that the tests couldn't go on."""
+        self.note()
         self.is_complete = False
         self._tests[name] = failure
 

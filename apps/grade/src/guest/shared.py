@@ -49,9 +49,16 @@ def judge_beside(task_text, token):
     before = snapshot()
     task = from_text(task_text)
     scope = vars(sys.modules["solution"])
-    limits = []
+    limits, failed = [], []
     source_of = lambda name, _: [scope[name]] if name in scope else []
     suite = Suite(task, source_of, scope, meet=limits.append)
+    sources = "".join([task["setup"], *task["tests"]])
+
+    def doubt():
+        return next(filter(None, [*limits, scope.get("__hatchery_order__"), float_errors_lacking(sources)]), None)
+
+    # Whether what failed came before a doubt, so that it decides.
+    suite.report.note = lambda: failed.append(doubt() is None)
     watch_limits((_TESTS, _SOLUTION), limits.append)
     try:
         suite.run()
@@ -60,11 +67,8 @@ def judge_beside(task_text, token):
     except BaseException as error:
         suite.report.interrupt("tests", f"{type(error).__name__}: {error}")
     report = from_text(suite.report.message())
-    if not limits and report["failures"]:
-        sources = "".join([task["setup"], *task["tests"]])
-        limits += filter(None, [float_errors_lacking(sources), scope.get("__hatchery_order__")])
-    if limits:
-        report |= {"undecided": f"it reached a limit of the sandbox: {limits[0]}", "limit": limits[0]}
+    if not any(failed) and (failed or limits):
+        report |= {"undecided": f"it reached a limit of the sandbox: {doubt()}", "limit": doubt()}
     # What the tests have changed isn't the candidate's.
     sys.modules["unittest.mock"].patch.stopall()
     after = snapshot() | {name: before[name] for name in suite.changed_names & before.keys()}

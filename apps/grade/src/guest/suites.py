@@ -31,6 +31,14 @@ class _Site:
         return True
 
 
+_ERROR_NUMBERS = "errors of the system have other numbers in the sandbox"
+# What asserts facts of a machine, by words in its line.
+_FACTS = (
+    (("elapsed", "duration", "perf_counter", "time.time", "monotonic", "process_time", "timeit"),
+     "programs take longer in the sandbox"),
+    (("getsizeof",), "objects are smaller in the sandbox"),
+    (("errno", "Errno"), _ERROR_NUMBERS),
+)
 # What both sides share in another way.
 _STREAMS = ("stdin", "stdout", "stderr", "path")
 
@@ -288,7 +296,7 @@ class Suite:
         """
         if isinstance(error, ModuleNotFoundError) and _raised_by_tests(error):
             raise _missing(error)
-        limit = self._meet and self._narrow_integers(error)
+        limit = self._meet and self._fact_in(error)
         if limit:
             self._meet(limit)
         doubt = self._refuse and self._doubt_of(error)
@@ -323,12 +331,15 @@ class Suite:
         """Returns the lines of the tests that a failure went through."""
         return [linecache.getline(file, line or 0) for file, line in _frames(error) if file.startswith(_TESTS)]
 
-    def _narrow_integers(self, error):
-        """Returns what a failure may come from where NumPy's indices have 32 bits, if it may."""
-        told = _told(error)
-        names_wide = any("int64" in line for line in self._lines_of(error))
-        is_narrow = names_wide or "int32" in told and "int64" in told
-        return NARROW if is_narrow and "numpy" in sys.modules else None
+    def _fact_in(self, error):
+        """Returns the fact of this machine from which a failure may come, if it may."""
+        told, lines = _told(error), self._lines_of(error)
+        if "numpy" in sys.modules and (any("int64" in line for line in lines) or "int32" in told and "int64" in told):
+            return NARROW
+        if not isinstance(error, AssertionError):
+            return None
+        fact = next((fact for words, fact in _FACTS if any(word in line for line in lines for word in words)), None)
+        return fact or (_ERROR_NUMBERS if told.count("[Errno ") > 1 else None)
 
     def _end(self, error):
         """Notes that the source of the tests ended by an exception."""
@@ -510,7 +521,7 @@ def judge(task_text):
             patch=link.patch,
             meet=link.meet,
         )
-        link.watch(suite.report)
+        suite.report.note = link.note
         link.surroundings.rebind = suite.rebind
         suite.run()
     except CandidateGone as error:

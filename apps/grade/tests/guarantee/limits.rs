@@ -15,7 +15,7 @@ const LIMITED: [(&str, &str); 13] = [
     ),
     ("import nltk", "the package `nltk`"),
     ("import cv2.data", "the package `cv2`"),
-    ("import ssl; ssl.SSLContext(2).wrap_bio(None, None).do_handshake()", "no TLS"),
+    ("import ssl; ssl.SSLContext(2).wrap_bio(None, None, True).do_handshake()", "no TLS"),
     ("import curses", "`_curses`"),
     ("import subprocess; subprocess.run(['ls'])", "processes"),
     ("import os; os.system('ls')", "processes"),
@@ -65,16 +65,42 @@ async fn what_meets_a_limit_of_the_sandbox_is_undecided() {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_that_the_exchange_takes_is_not_the_samples() {
     let settings = Settings { cpu_time: Duration::from_secs(1), ..settings() };
-    let task = json!({ "task_id": "t", "tests": "for n in range(100_000): assert f(n) == n + 1" });
+    let task = json!({ "task_id": "t", "tests": "for n in range(20_000): assert f(n) == n + 1" });
     for (allow_shared, program, verdict) in [
         (false, "def f(x): return x + 1", Verdict::Undecided),
         (true, "def f(x): return x + 1", Verdict::Passed),
-        (true, "def f(x): return x + (x < 90_000)", Verdict::Failed),
+        (true, "def f(x): return x + (x < 19_000)", Verdict::Failed),
         (false, "def f(x):\n    while True: pass", Verdict::Limit),
     ] {
         let grader = grader(Settings { allow_shared, ..settings.clone() }).await;
         let graded = grade_one(&grader, task.clone(), program).await;
         assert_eq!(graded.verdict, verdict, "{program}: {graded:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_of_a_machine_that_tests_assert_decide_nothing_here() {
+    for allow_shared in [false, true] {
+        let grader = grader(Settings { allow_shared, ..settings() }).await;
+        for (tests, told) in [
+            (
+                "import time\nbegan = time.time()\nassert f('') is None\n\
+                 elapsed = time.time() - began\nassert elapsed < 0",
+                "take longer",
+            ),
+            ("import sys\nassert f('') is None\nassert sys.getsizeof(f('')) == 1", "smaller"),
+            ("assert f('no') == \"[Errno 2] No such file or directory: 'no'\"", "other numbers"),
+        ] {
+            let task = json!({ "task_id": "t", "tests": tests });
+            let program = "def f(x):\n    try:\n        open(x) if x else None\n    \
+                           except OSError as error:\n        return str(error)";
+            let graded = grade_one(&grader, task.clone(), program).await;
+            assert_eq!(graded.verdict, Verdict::Undecided, "{tests}: {graded:?}");
+            assert!(graded.message.contains(told), "{tests}: {graded:?}");
+            // What failed before that decides.
+            let graded = grade_one(&grader, task, "def f(x): return 1 / 0").await;
+            assert_eq!(graded.verdict, Verdict::Failed, "{tests}: {graded:?}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests beside their candidate: only where the task's solution shows that they need it, only if it is
 //! allowed, and never silently.
 
+use std::time::Duration;
+
 use grade::{Settings, Verdict};
 use serde_json::{Value, json};
 
@@ -40,9 +42,9 @@ async fn tests_that_need_the_candidates_interpreter_run_there_only_if_allowed() 
             "changed `unittest.TestCase.assertEqual`",
         ),
         (
-            "import builtins\nclass Base:\n    def now(self):\n        builtins.isinstance = print\n        \
+            "import builtins\nclass Base:\n    def now(self):\n        builtins.ascii = print\n        \
              return 42",
-            "changed `builtins.isinstance`",
+            "changed `builtins.ascii`",
         ),
         (
             "import sys\nsys.settrace(lambda *_: None)\nclass Base: now = print",
@@ -107,7 +109,8 @@ async fn a_candidate_cannot_choose_to_run_beside_its_tests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_the_sandbox_decides_nothing_beside_the_tests_either() {
-    let lenient = grader(Settings { allow_shared: true, ..settings() }).await;
+    let cpu_time = Duration::from_secs(10);
+    let lenient = grader(Settings { allow_shared: true, cpu_time, ..settings() }).await;
     // Each derives from the candidate's class, so that it can't be decided apart from it.
     for (tests, method, told) in [
         (
