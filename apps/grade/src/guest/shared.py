@@ -70,6 +70,5 @@ def judge_beside(task_text, token):
     if not any(failed) and (failed or limits):
         report |= {"undecided": f"it reached a limit of the sandbox: {doubt()}", "limit": doubt()}
     # What the tests have changed isn't the candidate's.
-    sys.modules["unittest.mock"].patch.stopall()
     after = snapshot() | {name: before[name] for name in suite.changed_names & before.keys()}
     return to_text([token, to_text(report), before, after])

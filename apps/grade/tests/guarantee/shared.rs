@@ -81,9 +81,9 @@ async fn what_the_tests_change_is_not_the_candidates() {
             Verdict::Passed,
         ),
         ("setattr(math, 'floor', lambda x: 41)", Verdict::Passed),
-        ("mock.patch('math.floor', return_value=41).start()", Verdict::Passed),
-        // As a library would.
+        // Which nobody says that it is of the tests.
         ("vars(math)['floor'] = lambda x: 41", Verdict::Undecided),
+        ("mock.patch('math.floor', return_value=41).start()", Verdict::Undecided),
         ("math.floor = lambda x: 40", Verdict::Failed),
     ] {
         let tests = format!(
