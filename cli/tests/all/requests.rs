@@ -2,9 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use std::thread;
 
 use serde_json::{Value, json};
+use test_support::processes::family;
 
 use crate::{hatchery, run, run_with_stdin, text};
 
@@ -102,4 +105,64 @@ except OSError as e: x = str(e)\nx"
         assert!(result["value"].as_str().unwrap().contains(says), "{result}");
     }
     assert!(results[3]["error"]["message"].as_str().unwrap().contains("write methods and a URL"));
+}
+
+/// Returns how often a process has a text in its memory and environment, as far as others can read
+/// them.
+fn occurrences(process: u32, text: &str) -> usize {
+    let folder = format!("/proc/{process}");
+    let count = |bytes: &[u8]| memchr::memmem::find_iter(bytes, text).count();
+    let mut found = std::fs::read(format!("{folder}/environ")).map_or(0, |bytes| count(&bytes));
+    let Ok(memory) = std::fs::File::open(format!("{folder}/mem")) else { return found };
+    let maps = std::fs::read_to_string(format!("{folder}/maps")).unwrap();
+    let mut bytes = vec![0; 16 << 20];
+    for line in maps.lines().filter(|line| line.contains(" r")) {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let address = |text| u64::from_str_radix(text, 16).unwrap();
+        for at in (address(from)..address(to)).step_by(bytes.len()) {
+            // Pages that were never touched can't all be read.
+            found += memory.read_at(&mut bytes, at).map_or(0, |read| count(&bytes[..read]));
+        }
+    }
+    found
+}
+
+/// Returns all processes below one.
+fn below(process: u32) -> Vec<u32> {
+    let (workers, keeper) = family(process);
+    let own: Vec<u32> = workers.into_iter().chain(keeper).collect();
+    own.iter().copied().chain(own.iter().flat_map(|child| below(*child))).collect()
+}
+
+#[test]
+fn worker_processes_have_nothing_of_a_secret() {
+    let port = echo();
+    let value = "sk-kept-by-the-parent-0123";
+    let code = format!(
+        "import os, urllib.request as r
+q = r.Request('http://127.0.0.1:{port}/', headers={{'X-Key': os.environ['KEY']}})
+r.urlopen(q).read().decode()"
+    );
+    let mut batch = hatchery()
+        .args(["batch", "-", "--workers", "1", "--isolation", "process"])
+        .args(["--allow-http", &format!("GET http://127.0.0.1:{port}/*")])
+        .args(["--secret", &format!("KEY=env:OWN_KEY@http://127.0.0.1:{port}")])
+        .env("OWN_KEY", value)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(batch.stdout.take().unwrap()).lines();
+    writeln!(batch.stdin.as_mut().unwrap(), "{}", json!({ "code": code })).unwrap();
+    let result: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert!(result["value"].as_str().unwrap().contains("hatchery-secret-KEY-"), "{result}");
+    let processes = below(batch.id());
+    assert!(processes.len() >= 2, "a helper and its worker: {processes:?}");
+    for process in processes {
+        assert_eq!(occurrences(process, value), 0, "process {process}");
+    }
+    drop(batch.stdin.take());
+    assert!(batch.wait().unwrap().success());
 }

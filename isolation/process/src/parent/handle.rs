@@ -7,6 +7,7 @@
 //! worker retries, and fails with that reason.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -33,6 +34,24 @@ use crate::parent::offloader::SnapshotOffloader;
 use crate::parent::remote::Worker;
 use crate::system;
 use crate::system::wait_readable;
+
+/// The variables of the environment that a helper and its workers get, besides those of Hatchery:
+/// what starts the program and finds the cache. Others may hold secrets.
+const VARIABLES: [&str; 8] = [
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+];
+
+fn is_given(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"HATCHERY_")
+        || VARIABLES.iter().any(|variable| name == *variable)
+}
 
 /// How long a helper may take to load a build and its image, which are in the cache by then.
 const LOADING: Duration = Duration::from_secs(60);
@@ -163,7 +182,8 @@ impl HelperHandle {
         let (files, its_files) = Descriptors::pair()?;
         let its_files = its_files.as_fd().try_clone_to_owned()?;
         let mut command = Command::new(&program);
-        command.env(MARK, "1");
+        let given = std::env::vars_os().filter(|(name, _)| is_given(name));
+        command.env_clear().envs(given).env(MARK, "1");
         command.stdin(Stdio::from(OwnedFd::from(its_stream))).stdout(Stdio::from(its_files));
         let process = HelperProcess::spawn(&mut command)
             .map_err(|cause| ProcessError::Start { path: program.clone(), cause })?;
