@@ -46,6 +46,25 @@ fn threads_run_while_others_compute() {
     assert_eq!(value(&outcome), json!(["a", "b"]));
 }
 
+/// The main thread computes and waits in C, with no instruction in between. So it is asked for its
+/// turn before it waits; and it asks for that of the thread on which its wait depends.
+#[test]
+fn threads_that_are_asked_for_their_turn_wait_for_nobody() {
+    let outcome = run("import _thread, functools, operator\n\
+                       lock = _thread.allocate_lock()\n\
+                       lock.acquire()\n\
+                       acquire = type(lock).acquire\n\
+                       names = acquire.__code__.co_freevars\n\
+                       take = acquire.__closure__[names.index('take')].cell_contents\n\
+                       def f():\n\
+                       \x20sum(i for i in range(300_000))\n\
+                       \x20lock.release()\n\
+                       _thread.start_new_thread(f, ())\n\
+                       computes = functools.partial(sum, range(2_000_000))\n\
+                       list(map(operator.call, [computes, functools.partial(take, lock)]))[1]");
+    assert_eq!(value(&outcome), json!(true));
+}
+
 /// Each call of the function returns when there are two: none would if a thread waited alone.
 #[test]
 fn threads_run_while_a_host_function_waits() {
