@@ -38,7 +38,6 @@ ADAPTED = {
     "multiprocessing.context": "hatchery._processes",
     "multiprocessing.process": "hatchery._processes",
     "multiprocessing.pool": "hatchery._processes",
-    "multiprocessing.resource_tracker": "hatchery._processes",
     "concurrent.futures.process": "hatchery._processes",
     "mmap": "hatchery._mmap",
     "subprocess": "hatchery._subprocess",

@@ -527,6 +527,10 @@ def adapt(module):
         main, getpid = module.current_process, os.getpid
         module.current_process = lambda: here.process or main()
         os.getpid = lambda: getpid() + here.number
+        # For `shared_memory`: no process removes what is left, but the run's end.
+        nothing = lambda name, rtype: None
+        tracker = types.SimpleNamespace(register=nothing, unregister=nothing)
+        sys.modules["multiprocessing"].resource_tracker = tracker
     for owner, makers in MAKERS.items():
         owner = getattr(module, owner, None) if owner else module
         for name, maker in makers.items():
@@ -537,9 +541,4 @@ def adapt(module):
             kind._Popen = staticmethod(Popen)
 
 
-def adapt_tracker(module):
-    """Starts no process that would remove shared memory: the run's end does."""
-    module.register = module.unregister = lambda name, rtype: None
-
-
-ADAPT = {"multiprocessing.resource_tracker": adapt_tracker} | dict.fromkeys(("multiprocessing.pool", *_system.FAILING), adapt)
+ADAPT = dict.fromkeys(("multiprocessing.pool", *_system.FAILING), adapt)

@@ -2,12 +2,12 @@
 
 import os
 
-PLACE = "/tmp/.shared-memory{}"
+PLACE = "/tmp/.shared-memory-"
 
 
 def shm_open(path, flags, mode=0o777):
-    return os.open(PLACE.format(path), flags, mode)
+    return os.open(PLACE + path.lstrip("/"), flags, mode)
 
 
 def shm_unlink(path, /):
-    os.unlink(PLACE.format(path))
+    os.unlink(PLACE + path.lstrip("/"))
