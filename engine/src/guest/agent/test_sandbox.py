@@ -196,10 +196,7 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
         _threads.adapt_tqdm(module)
         self.assertEqual(module.tqdm.monitor_interval, 0)
 
-    def test_pytest_copies_no_descriptor(self):
-        capture = types.SimpleNamespace(FDCapture=1, SysCapture=2, FDCaptureBinary=3, SysCaptureBinary=4)
-        _pytest.adapt_capture(capture)
-        self.assertEqual((capture.FDCapture, capture.FDCaptureBinary), (2, 4))
+    def test_pytest_reports_no_crashes(self):
         handler = types.SimpleNamespace(
             fault_handler_stderr_fd_key=1, pytest_configure=2, pytest_unconfigure=3, pytest_addoption=4
         )

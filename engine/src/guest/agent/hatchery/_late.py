@@ -22,7 +22,6 @@ ADAPTED = {
     "tqdm.std": "hatchery._threads",
     "matplotlib": "hatchery._threads",
     "PIL.JpegImagePlugin": "hatchery._jpeg",
-    "_pytest.capture": "hatchery._pytest",
     "_pytest.faulthandler": "hatchery._pytest",
     "zipfile": "hatchery._archives",
     "hashlib": "hatchery._hashes",

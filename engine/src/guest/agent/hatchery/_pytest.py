@@ -1,14 +1,4 @@
-"""Adapts pytest, which duplicates descriptors by default: WASI preview 1 can't."""
-
-
-def adapt_capture(module):
-    """Captures output from `sys.stdout` and `sys.stderr`, even where descriptors are requested.
-
-    Output that bypasses them, for example by `os.write`, is not captured.
-    """
-    for wanted, given in (("FDCapture", "SysCapture"), ("FDCaptureBinary", "SysCaptureBinary")):
-        if hasattr(module, wanted) and hasattr(module, given):
-            setattr(module, wanted, getattr(module, given))
+"""Adapts pytest to a place where nothing outlives a crash."""
 
 
 def adapt_faulthandler(module):
@@ -17,4 +7,4 @@ def adapt_faulthandler(module):
         del module.pytest_configure, module.pytest_unconfigure
 
 
-ADAPT = {"_pytest.capture": adapt_capture, "_pytest.faulthandler": adapt_faulthandler}
+ADAPT = {"_pytest.faulthandler": adapt_faulthandler}
