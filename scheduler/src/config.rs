@@ -110,7 +110,7 @@ pub struct TenantConfig {
     ///
     /// Default: no bound. At least 1.
     pub concurrent: usize,
-    /// How many of its jobs may be queued. Further ones are refused with `TenantQueueFull`.
+    /// How many of its jobs may be queued. Further ones are refused with `QueueFull`.
     ///
     /// Default: no bound but that of all tenants.
     pub queued_count: usize,

@@ -61,12 +61,14 @@ pub enum ConfigError {
 #[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Too many jobs are queued.
+    /// Too many jobs are queued: of all tenants, or of one.
     #[error(
-        "the queue is full: {} waiting, at most {limit} allowed; try again {}",
-        counted(queued, "job"), later(*retry_after)
+        "the queue{} is full: {} waiting, at most {limit} allowed; try again {}",
+        of(tenant.as_deref()), counted(queued, "job"), later(*retry_after)
     )]
     QueueFull {
+        /// The tenant; `None` if it is the queue of all.
+        tenant: Option<String>,
         /// The number of queued jobs.
         queued: usize,
         /// How many may be queued.
@@ -74,46 +76,15 @@ pub enum Refusal {
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// The queued jobs hold too many bytes.
+    /// The queued jobs hold too many bytes: those of all tenants, or of one.
     #[error(
-        "the queue is full: with this job of {job} bytes, {queued} bytes would wait and at most \
+        "the queue{} is full: with this job of {job} bytes, {queued} bytes would wait and at most \
          {limit} may; try again {}",
-        later(*retry_after)
+        of(tenant.as_deref()), later(*retry_after)
     )]
     QueueBytes {
-        /// Bytes of this job.
-        job: usize,
-        /// Bytes that would be queued with it.
-        queued: usize,
-        /// How many bytes may be queued.
-        limit: usize,
-        /// When there may be room, by the measured service times.
-        retry_after: Option<Duration>,
-    },
-    /// Too many jobs of one tenant are queued.
-    #[error(
-        "the queue of tenant `{tenant}` is full: {} waiting, at most {limit} allowed; try again {}",
-        counted(queued, "job"), later(*retry_after)
-    )]
-    TenantQueueFull {
-        /// The tenant.
-        tenant: String,
-        /// The number of its queued jobs.
-        queued: usize,
-        /// How many may be queued.
-        limit: usize,
-        /// When there may be room, by the measured service times.
-        retry_after: Option<Duration>,
-    },
-    /// The queued jobs of one tenant hold too many bytes.
-    #[error(
-        "the queue of tenant `{tenant}` is full: with this job of {job} bytes, {queued} bytes \
-         would wait and at most {limit} may; try again {}",
-        later(*retry_after)
-    )]
-    TenantQueueBytes {
-        /// The tenant.
-        tenant: String,
+        /// The tenant; `None` if it is the queue of all.
+        tenant: Option<String>,
         /// Bytes of this job.
         job: usize,
         /// Bytes that would be queued with it.
@@ -221,7 +192,11 @@ impl Refusal {
 
     /// Returns the reason in one word, as metrics and decisions carry it.
     pub fn name(&self) -> &'static str {
-        self.into()
+        match self {
+            Self::QueueFull { tenant: Some(_), .. } => "tenant_queue_full",
+            Self::QueueBytes { tenant: Some(_), .. } => "tenant_queue_bytes",
+            other => other.into(),
+        }
     }
 
     /// Whether the same call may succeed later, under less load.
@@ -244,13 +219,15 @@ impl Refusal {
         match self {
             Self::QueueFull { retry_after, .. }
             | Self::QueueBytes { retry_after, .. }
-            | Self::TenantQueueFull { retry_after, .. }
-            | Self::TenantQueueBytes { retry_after, .. }
             | Self::DeadlineTooSoon { retry_after, .. }
             | Self::NoMemory { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }
+}
+
+fn of(tenant: Option<&str>) -> String {
+    tenant.map_or_else(String::new, |tenant| format!(" of tenant `{tenant}`"))
 }
 
 fn later(after: Option<Duration>) -> String {

@@ -96,7 +96,10 @@ fn a_capped_tenant_leaves_the_other_workers_to_others() {
         let urgent = Job::code("2").tenant("capped").priority(Priority::High);
         let second = pool.submit(urgent).await.unwrap();
         let refused = refusal(pool.submit(Job::code("3").tenant("capped")).await);
-        assert!(matches!(refused, Refusal::TenantQueueFull { queued: 2, .. }), "{refused}");
+        assert!(
+            matches!(refused, Refusal::QueueFull { tenant: Some(_), queued: 2, .. }),
+            "{refused}"
+        );
         for _ in 0..10 {
             let other = Job::code("4").tenant("other").idempotent(false);
             assert_eq!(value(&pool.run(other).await.unwrap()), json!(4));

@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     fn full(retry_after: Option<Duration>) -> Refusal {
-        Refusal::QueueFull { queued: 1, limit: 1, retry_after }
+        Refusal::QueueFull { tenant: None, queued: 1, limit: 1, retry_after }
     }
 
     /// Submits something that is refused `refusals` times, with other jobs in the pool or not.

@@ -137,7 +137,7 @@ mod tests {
         use hatchery::Refusal;
         use std::time::Duration;
         let refused = |retry_after| {
-            let refusal = Refusal::QueueFull { queued: 1, limit: 1, retry_after };
+            let refusal = Refusal::QueueFull { tenant: None, queued: 1, limit: 1, retry_after };
             refusal_error(refusal.into())
         };
         let error = refused(Some(Duration::from_millis(1500)));

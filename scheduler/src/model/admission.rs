@@ -41,7 +41,7 @@ impl Model {
         }
         let can_run_now = self.can_run_now(queued);
         if !can_run_now && !self.brings_a_worker(queued) {
-            let full = self.refuses_as_full(queued).or_else(|| self.refuses_as_tenant(queued));
+            let full = self.refuses_as_full(queued);
             if full.is_some() {
                 return full;
             }
@@ -91,36 +91,34 @@ impl Model {
         is_first && has_memory && tenant.is_none_or(Tenant::may_run_more)
     }
 
+    /// Refuses a job for which the queue of all or that of its tenant has no room.
     fn refuses_as_full(&self, queued: &Queued) -> Option<Refusal> {
-        let retry_after = self.next_start();
-        let (count, limit) = (self.waiting.len(), self.config.queued_count);
-        if count >= limit {
-            return Some(Refusal::QueueFull { queued: count, limit, retry_after });
-        }
-        let job = queued.bytes;
-        let (bytes, limit) = (self.queued_bytes.saturating_add(job), self.config.queued_bytes);
-        let refusal = Refusal::QueueBytes { job, queued: bytes, limit, retry_after };
-        (bytes > limit).then_some(refusal)
-    }
-
-    fn refuses_as_tenant(&self, queued: &Queued) -> Option<Refusal> {
-        let config = self.config.of_tenant(&queued.tenant);
-        let known = self.fair_queue.tenant(&queued.tenant);
-        let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes));
-        let tenant = || queued.tenant.to_string();
-        let places = self.places().min(config.concurrent) as u32;
-        let retry_after = self.fair_queue.service(&queued.tenant).map(|service| service / places);
-        if count >= config.queued_count {
-            let limit = config.queued_count;
-            let (tenant, queued) = (tenant(), count);
-            return Some(Refusal::TenantQueueFull { tenant, queued, limit, retry_after });
-        }
-        let (job, limit) = (queued.bytes, config.queued_bytes);
-        let bytes = held.saturating_add(job);
-        (bytes > limit).then(|| {
-            let (tenant, queued) = (tenant(), bytes);
-            Refusal::TenantQueueBytes { tenant, job, queued, limit, retry_after }
-        })
+        let Queued { tenant, bytes: job, .. } = queued;
+        let full = |tenant: Option<&str>,
+                    (count, bytes): (usize, usize),
+                    most: (usize, usize),
+                    retry_after| {
+            let tenant = || tenant.map(str::to_owned);
+            let (most_count, most_bytes) = most;
+            let with_job = job.saturating_add(bytes);
+            if count >= most_count {
+                let (queued, limit) = (count, most_count);
+                return Some(Refusal::QueueFull { tenant: tenant(), queued, limit, retry_after });
+            }
+            (with_job > most_bytes).then(|| {
+                let (job, queued, limit) = (*job, with_job, most_bytes);
+                Refusal::QueueBytes { tenant: tenant(), job, queued, limit, retry_after }
+            })
+        };
+        let (of_all, of_tenant) = (&self.config, self.config.of_tenant(tenant));
+        let all = (self.waiting.len(), self.queued_bytes);
+        let known = self.fair_queue.tenant(tenant);
+        let own = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes));
+        let places = self.places().min(of_tenant.concurrent) as u32;
+        let next = self.fair_queue.service(tenant).map(|service| service / places);
+        full(None, all, (of_all.queued_count, of_all.queued_bytes), self.next_start()).or_else(
+            || full(Some(&**tenant), own, (of_tenant.queued_count, of_tenant.queued_bytes), next),
+        )
     }
 
     fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {

@@ -130,14 +130,14 @@ async fn a_tenant_with_a_full_queue_is_refused_and_others_are_not() {
     }
     let refused = rig.scheduler.submit(script_of("ok", "few")).await.unwrap_err();
     assert!(
-        matches!(&refused, Refusal::TenantQueueFull { tenant, queued: 2, limit: 2, .. } if tenant == "few"),
+        matches!(&refused, Refusal::QueueFull { tenant: Some(tenant), queued: 2, limit: 2, .. } if tenant == "few"),
         "{refused}"
     );
     assert_eq!((refused.name(), refused.is_overload()), ("tenant_queue_full", true));
     let large = script_of(&format!("ok{}", " ".repeat(200)), "small");
     let refused = rig.scheduler.submit(large).await.unwrap_err();
     assert!(
-        matches!(&refused, Refusal::TenantQueueBytes { tenant, limit: 100, .. } if tenant == "small"),
+        matches!(&refused, Refusal::QueueBytes { tenant: Some(tenant), limit: 100, .. } if tenant == "small"),
         "{refused}"
     );
     tickets.push(rig.submit(script_of("ok", "small")).await);

@@ -28,8 +28,8 @@ fn a_tenant_has_bounds_of_its_own() {
     config.tenant = TenantConfig { queued_count: 1, queued_bytes: 15, ..TenantConfig::default() };
     let mut harness = Harness::new(config);
     assert_eq!(harness.submit_of(1, "ants"), admitted([]));
-    let full = Refusal::TenantQueueFull {
-        tenant: "ants".to_owned(),
+    let full = Refusal::QueueFull {
+        tenant: Some("ants".to_owned()),
         queued: 1,
         limit: 1,
         retry_after: None,
@@ -52,7 +52,8 @@ fn a_full_queue_says_when_there_may_be_room() {
     for job in 2..=6 {
         let _ = harness.submit(job);
     }
-    let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(6)) };
+    let full =
+        Refusal::QueueFull { tenant: None, queued: 4, limit: 4, retry_after: Some(seconds(6)) };
     assert_eq!(harness.submit(7), refused(full));
 }
 
@@ -96,7 +97,8 @@ fn a_missed_estimate_is_lowered_for_unmeasured_tenants_alone() {
     for job in 200..205 {
         let _ = harness.submit(job);
     }
-    let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(10)) };
+    let full =
+        Refusal::QueueFull { tenant: None, queued: 4, limit: 4, retry_after: Some(seconds(10)) };
     assert_eq!(harness.submit(205), refused(full));
 }
 

@@ -19,7 +19,7 @@ fn first_come_first_served() {
 #[test]
 fn a_full_queue_refuses_but_an_idle_worker_takes() {
     let mut harness = Harness::small(2, 0);
-    let refusal = Refusal::QueueFull { queued: 0, limit: 0, retry_after: None };
+    let refusal = Refusal::QueueFull { tenant: None, queued: 0, limit: 0, retry_after: None };
     assert_eq!(harness.submit(1), refused(refusal));
     let _ = harness.ready(1);
     assert_eq!(harness.submit(2), admitted([dispatch(2, 1)]));
@@ -30,7 +30,13 @@ fn too_many_bytes_are_refused_and_freed_ones_taken_again() {
     let mut harness = Harness::small(1, 10);
     let big = || Queued { bytes: 600, ..queued() };
     assert_eq!(harness.submit_as(1, big()), admitted([]));
-    let refusal = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000, retry_after: None };
+    let refusal = Refusal::QueueBytes {
+        tenant: None,
+        job: 600,
+        queued: 1200,
+        limit: 1000,
+        retry_after: None,
+    };
     assert_eq!(harness.submit_as(2, big()), refused(refusal));
     let _ = harness.end(1, StopKind::Cancel);
     assert_eq!(harness.submit_as(3, big()), admitted([]));
