@@ -45,6 +45,7 @@ class _Server(Peer):
         module = sys.modules[self._name] = types.ModuleType(self._name)
         module.__file__ = f"/workspace/{self._name}.py"
         self._scope = vars(module)
+        keep_source(self._code, module.__file__)
         code = watched(self._code.removeprefix("\ufeff"), f"<{self._name}>")
         module.__hatchery_ordered__ = ordered_noted(self.surroundings.see_order)
         exec(code, module.__dict__)

@@ -9,6 +9,7 @@ def load(code):
     module = sys.modules["solution"] = types.ModuleType("solution")
     module.__file__ = "/workspace/solution.py"
     try:
+        keep_source(code, module.__file__)
         code = watched(code.removeprefix("\ufeff"), "<solution>")
         module.__hatchery_ordered__ = ordered_noted(lambda: setattr(module, "__hatchery_order__", HASHES))
         exec(code, module.__dict__)
