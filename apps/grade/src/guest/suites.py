@@ -5,6 +5,7 @@ import builtins
 import contextlib
 import functools
 import importlib.machinery
+import re
 import sys
 import types
 
@@ -32,12 +33,12 @@ class _Site:
 
 
 _ERROR_NUMBERS = "errors of the system have other numbers in the sandbox"
-# What asserts facts of a machine, by words in its line.
+# What asserts facts of a machine: what is in its line, and in the tests.
 _FACTS = (
-    (("elapsed", "duration", "perf_counter", "time.time", "monotonic", "process_time", "timeit"),
+    (r"elapsed|duration|took|_time\b|time\(\)|_counter|monotonic|timeit", r"time\(\)|_counter|monotonic|timeit",
      "programs take longer in the sandbox"),
-    (("getsizeof",), "objects are smaller in the sandbox"),
-    (("errno", "Errno"), _ERROR_NUMBERS),
+    ("getsizeof", "", "objects are smaller in the sandbox"),
+    ("[eE]rrno", "", _ERROR_NUMBERS),
 )
 # What both sides share in another way.
 _STREAMS = ("stdin", "stdout", "stderr", "path")
@@ -338,8 +339,11 @@ class Suite:
             return NARROW
         if not isinstance(error, AssertionError):
             return None
-        fact = next((fact for words, fact in _FACTS if any(word in line for line in lines for word in words)), None)
-        return fact or (_ERROR_NUMBERS if told.count("[Errno ") > 1 else None)
+        line, sources = "".join(lines), "".join([self._task["setup"], *self._task["tests"]])
+        for in_line, in_tests, fact in _FACTS:
+            if re.search(in_line, line) and re.search(in_tests, sources):
+                return fact
+        return _ERROR_NUMBERS if told.count("[Errno ") > 1 else None
 
     def _end(self, error):
         """Notes that the source of the tests ended by an exception."""

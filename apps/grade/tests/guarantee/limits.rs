@@ -85,7 +85,7 @@ async fn facts_of_a_machine_that_tests_assert_decide_nothing_here() {
         for (tests, told) in [
             (
                 "import time\nbegan = time.time()\nassert f('') is None\n\
-                 elapsed = time.time() - began\nassert elapsed < 0",
+                 exec_time = time.time() - began\nassert round(exec_time) == 5",
                 "take longer",
             ),
             ("import sys\nassert f('') is None\nassert sys.getsizeof(f('')) == 1", "smaller"),
