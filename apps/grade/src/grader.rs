@@ -155,14 +155,15 @@ impl Grader {
             return Ok(graded);
         }
         let beside = self.tried(task, code, How::Shared, self.settings.cpu_time).await?;
-        let message = match (graded.verdict, beside.verdict) {
-            (Verdict::Failed, Verdict::Undecided) => beside.message,
-            (Verdict::Passed, Verdict::Failed) => one_sided(&beside),
-            (Verdict::Failed, Verdict::Passed) => one_sided(&graded),
+        let failed = match (graded.verdict, beside.verdict) {
+            (Verdict::Failed, Verdict::Undecided) => return Ok(beside),
+            (Verdict::Passed, Verdict::Failed) => beside.told(),
+            (Verdict::Failed, Verdict::Passed) => graded.told(),
             _ => return Ok(graded),
         };
-        let (verdict, is_of_sandbox) = (Verdict::Undecided, beside.is_of_sandbox);
-        Ok(Graded { verdict, message, is_of_sandbox, ..graded })
+        let message =
+            format!("it passes either apart from its tests or beside them, not both: {failed}");
+        Ok(Graded { verdict: Verdict::Undecided, message, ..graded })
     }
 
     /// Returns the digest of a sample: of its task, its code, the settings and the image.
@@ -259,12 +260,6 @@ impl Grader {
             }
         }
     }
-}
-
-/// Returns why a candidate that fails on this side only is undecided.
-fn one_sided(failed: &Graded) -> String {
-    let told = failed.told();
-    format!("it passes either apart from its tests or beside them, not both: {told}")
 }
 
 // The exchange between a judge and a candidate: one request at a time, each with one answer. Answers
