@@ -25,14 +25,22 @@ const MOST_SPECIFICATION_BYTES: usize = 20_000;
 const MOST_ROW_WORDS: usize = 40;
 
 /// The folders of the crates whose items the facade exports.
-const CRATES: [&str; 6] =
-    ["src", "engine/src", "pool/src", "isolation/process/src", "scheduler/src", "serving/wire/src"];
+const CRATES: [&str; 7] = [
+    "src",
+    "engine/src",
+    "pool/src",
+    "isolation/egress/src",
+    "isolation/process/src",
+    "scheduler/src",
+    "serving/wire/src",
+];
 
 /// Types of the facade that aren't `#[non_exhaustive]` although programs can build or match them in
 /// full, and why they may stay so.
-const EXHAUSTIVE: [(&str, &str); 15] = [
+const EXHAUSTIVE: [(&str, &str); 16] = [
     ("Call", "of a job as JSON, a literal that ends in `..`"),
     ("Deterministic", "of a job as JSON, a literal that ends in `..`"),
+    ("EgressLimits", "a configuration is written as a literal that ends in `..`"),
     ("EngineConfig", "a configuration is written as a literal that ends in `..`"),
     ("Job", "of a job as JSON, a literal that ends in `..`"),
     ("Limits", "a configuration is written as a literal that ends in `..`"),

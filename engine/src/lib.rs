@@ -65,9 +65,7 @@ pub use python::prune::{
     CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
 };
 pub use python::spec::{ImageSpec, Setup};
-pub use run::egress::{
-    NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply, RequestFailure, RequestLog,
-};
+pub use run::egress::{NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply};
 pub use run::functions::calls::Cancellation;
 pub use run::functions::served::{Answer, Served, ServedCalls};
 pub use run::functions::{
@@ -78,8 +76,8 @@ pub use run::message::{InvalidMessage, OutcomeMessage, ProgramMessage, Proxies};
 pub use run::network::{Destination, InvalidDestination, Network};
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
-    Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,
-    SyntaxPosition, Tampering, Usage, Verdict,
+    Afterwards, Exception, MimeBundle, MimeData, Outcome, RequestFailure, RequestLog,
+    SandboxFailure, StackFrame, SyntaxPosition, Tampering, Usage, Verdict,
 };
 pub use run::program::{
     Call, Deterministic, InputFile, InvalidMountPath, InvalidProgram, MountedFolder, Program,

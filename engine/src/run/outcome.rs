@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::egress::{NetworkEffects, RequestLog};
+use crate::run::egress::NetworkEffects;
 use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
+pub use request::{RequestFailure, RequestLog};
 
 use crate::cause::Cause;
 use crate::files::changes::{ChangedFile, LeftOutFiles};
@@ -20,6 +21,7 @@ use crate::run::value::Value;
 
 mod exception;
 pub(crate) mod mime;
+pub(crate) mod request;
 pub(crate) mod tool;
 
 /// The end of one run, with its output and usage.

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
-use crate::run::egress::RequestLog;
 use crate::run::outcome::mime::MimeBundle;
+use crate::run::outcome::request::RequestLog;
 pub use addition::Addition;
 use addition::AdditionKind;
 

@@ -90,7 +90,7 @@ pub struct Failure {
 
 impl From<&Failure> for RequestFailure {
     fn from(failure: &Failure) -> Self {
-        Self { kind: failure.reason.label().to_owned(), message: failure.text.clone() }
+        Self::new(failure.reason.label(), failure.text.clone())
     }
 }
 

@@ -10,11 +10,10 @@ use super::encoding::{InvalidMessage, optional_text, text};
 use crate::files::changes::{ChangedFile, LeftOutFiles};
 use crate::files::check_path;
 use crate::limits::LimitHit;
-use crate::run::egress::RequestLog;
 use crate::run::functions::Recording;
 use crate::run::outcome::mime::forms;
 use crate::run::outcome::{
-    Exception, MimeBundle, Outcome, SandboxFailure, Tampering, Usage, Verdict,
+    Exception, MimeBundle, Outcome, RequestLog, SandboxFailure, Tampering, Usage, Verdict,
 };
 use crate::run::value::Value;
 

@@ -8,11 +8,10 @@ use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
+use super::{Exception, MimeBundle, Outcome, RequestLog, SandboxFailure, Usage, Verdict};
 use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
-use crate::run::egress::RequestLog;
 
 // The result format that agents' REPL tools share, followed by further fields. The comments on
 // fields are their descriptions in the schema.
