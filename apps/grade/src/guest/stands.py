@@ -55,6 +55,10 @@ class Refused(BaseException):
     `except Exception` of tests catches it."""
 
 
+# What exceptions keep beside their arguments and attributes.
+_KEPT_APART = ((OSError, ("filename",)), (SyntaxError, ("msg", "filename", "lineno", "offset", "text")))
+
+
 def _made_of(error):
     """Returns arguments and attributes of an exception of a library; `None` if it doesn't tell."""
     try:
@@ -65,15 +69,19 @@ def _made_of(error):
     except Exception:
         return None
     attributes = dict(attributes) if type(attributes) is dict else {}
-    if isinstance(error, OSError) and error.filename is not None:
-        attributes["filename"] = error.filename
+    for kind, names in _KEPT_APART:
+        told = ((name, getattr(error, name, None)) for name in names if isinstance(error, kind))
+        attributes |= {name: value for name, value in told if value is not None}
     others = (BaseException, types.TracebackType)  # they may lead back to this one
     told = ((str(name), value) for name, value in attributes.items() if not isinstance(value, others))
     return (tuple(args), tuple(told))
 
 
 def _error_with(kind, args):
-    made = kind.__new__(kind)
+    for base in kind.__mro__:
+        with contextlib.suppress(TypeError):  # a class of C may be made by one of those above it only
+            made = base.__new__(kind)
+            break
     made.args = args
     return made
 

@@ -5,6 +5,7 @@ Both sides of a grading run have this code. Each message tells what has changed 
 """
 
 import os
+import random
 import sys
 import tempfile
 
@@ -242,7 +243,6 @@ class Surroundings:
         self.rebound, self.rebind = [], None
         # Whether one side has told of anything else than of random numbers.
         self.is_used = False
-        __import__("random")
         self._random, self._numbers = self._random_states()
         self._settings = _settings()
 
@@ -279,7 +279,7 @@ class Surroundings:
         self._watched.add(module)
 
     def _random_states(self):
-        random, numpy = sys.modules["random"], sys.modules.get("numpy.random")
+        numpy = sys.modules.get("numpy.random")
         for module in (random, numpy):
             if self._is_judge and module is not None and module not in self._watched:
                 self._watch_seeds(module)
@@ -408,7 +408,7 @@ class Surroundings:
             self.doubt = self.doubt or str(error)
 
     def _take_random(self, state):
-        __import__("random").setstate(state)
+        random.setstate(state)
         self._random = state
 
     def _take_numbers(self, numbers):

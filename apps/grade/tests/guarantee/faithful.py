@@ -1628,3 +1628,14 @@ import inspect
 assert "return x" in inspect.getsource(f)
 # right
 def f(x): return x
+# case: an exception whose class only one above it makes
+from lxml import etree
+try: parse("<a")
+except etree.XMLSyntaxError as error: assert "Start Tag a" in str(error) and error.lineno == 1
+else: assert False
+# right
+from lxml import etree
+def parse(text): etree.fromstring(text)
+# wrong
+from lxml import etree
+def parse(text): raise etree.XMLSyntaxError("no", 1, 1, 1)
