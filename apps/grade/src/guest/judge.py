@@ -58,7 +58,7 @@ _HARMLESS |= sys.stdlib_module_names - {"asyncio"}
 # Functions by which tests send signals.
 _SIGNALS = ("raise_signal", "alarm", "setitimer")
 # What tests that run other source, or what is pickled, have in their own.
-_RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load")
+_RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load", "subprocess", "popen")
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 # Modules whose classes may be made from pickles, and the functions that make them.
 _PICKLED = (
@@ -177,13 +177,15 @@ class Link(Peer):
             return f"{type(error).__name__}: {error}".removesuffix(": ")
 
     def _audit(self, event, args):
-        """Keeps tests from running what the candidate has written: as source, or as a pickle."""
+        """Keeps tests from running what the candidate has written: as source, a program or a pickle."""
         if event == "pickle.find_class":
             module, name = args
             found = resolved(module, name)
             is_class = isinstance(found, type) and module.partition(".")[0] in _PICKLED
             if not is_class and name not in _UNPICKLERS and module != "tests":
                 self.refuse(f"the tests unpickle `{module}.{name}`")
+        elif event == "subprocess.Popen":
+            self.refuse("the tests start a program")
         elif event == "compile" and sys._getframe(1).f_code.co_filename.startswith("<test"):
             text = args[0].decode(errors="replace") if type(args[0]) is bytes else args[0]
             if type(text) is str and text not in self._sources and not _is_arithmetic(text):

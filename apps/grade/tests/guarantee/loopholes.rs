@@ -68,9 +68,14 @@ async fn nothing_else_is_tested_in_the_place_of_a_candidate() {
                          pass\nassert f",
         None,
     );
+    let starts = "import subprocess, sys\ntry:\n    subprocess.run([sys.executable, '-c', f()])\n\
+                  except BaseException:\n    pass\nassert f";
+    let starts = plain(starts, None);
     for (task, program) in [
         (&refused, own),
         (&caught, own),
+        // It would end the judge as if all tests had passed.
+        (&starts, "def f(): return 'import os; os._exit(0)'"),
         (&ungiven, "def f(a): return 1"),
         // In one interpreter, it would end the loop of the tests.
         (&loops, "def f(x): raise StopIteration"),

@@ -69,6 +69,7 @@ def words_of(args, shell):
 def execute(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell, *ends):
     """`Popen._execute_child`."""
     words = words_of(args, shell)
+    sys.audit("subprocess.Popen", executable or sys.executable, args, cwd, env)
     ends, own = ends[:6], (ends[0], ends[3], ends[5])
     self.pid, self._child_created, self._limit = os.getpid() + next(numbers), True, None
     self._child = words, [end if end == -1 else os.dup(end) for end in own], cwd, env
