@@ -316,8 +316,8 @@ def install():
         adapt(__import__(name))
     try:
         os.close(os.dup(1))
-    except OSError:
-        os.dup, os.dup2 = _paths.like(os.dup, dup), _paths.like(os.dup2, dup2)
+    except (AttributeError, OSError):
+        os.dup, os.dup2 = dup, dup2
     if not hasattr(time, "CLOCK_PROCESS_CPUTIME_ID"):
         time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID = Clocks.OF_CPU
         time.CLOCK_MONOTONIC_RAW = time.CLOCK_BOOTTIME = time.CLOCK_MONOTONIC
