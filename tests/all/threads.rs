@@ -119,10 +119,11 @@ fn more_threads_than_the_limit_are_refused() {
     });
 }
 
-/// A session with a thread that waits stays on its worker, and goes on there.
+/// A session with a thread that waits stays on its worker, and goes on there. Its pool has no other
+/// sessions, for which it could lose the worker.
 #[test]
 fn a_thread_waits_between_turns() {
-    with_pool(|pool| async {
+    with_own_pool(builder(), |pool| async move {
         let session = pool.session("waiting threads").await.unwrap();
         let begin = "import queue, threading\nq, said = queue.Queue(), queue.Queue()\n\
                      def f():\n while (one := q.get()) is not None: said.put(one)\n\
@@ -193,7 +194,7 @@ fn limits_and_interrupts_end_the_main_threads_waits_and_the_session_lives_on() {
                  go, pool = threading.Event(), ThreadPoolExecutor(1)\nlock.acquire()\n\
                  def f():\n with owned: go.wait()\n\
                  thread = threading.Thread(target=f)\nthread.start()";
-    with_pool(|pool| async move {
+    with_own_pool(builder(), |pool| async move {
         let session = pool.session("interrupted waits").await.unwrap();
         session.run(Job::code(begin)).await.unwrap();
         for wait in WAITS {
