@@ -230,7 +230,7 @@ except OSError as error:
 
     def test_what_the_build_lacks_answers_or_says_why(self):
         absent = {
-            "os": "system fork getppid geteuid getlogin pipe kill waitpid nice getloadavg sched_getaffinity chown"
+            "os": "system fork getppid geteuid getlogin pipe dup dup2 kill waitpid nice getloadavg sched_getaffinity chown"
             " statvfs get_terminal_size umask WNOHANG register_at_fork",
             "time": "thread_time tzset CLOCK_PROCESS_CPUTIME_ID", "_thread": "get_native_id",
         }
