@@ -303,7 +303,8 @@ pub(super) fn rows() -> Vec<Row> {
             json!([7, 0, "one\ntwo"]),
             "[7, 0, 'one\\ntwo']",
         )
-        .stdout("after\n"),
+        .stdout("after\n")
+        .needs(Need::Default),
         completes(
             "
             from multiprocessing.shared_memory import SharedMemory, ShareableList
