@@ -40,6 +40,7 @@ fn attempts_at_networks_fail_with_an_explanation() {
         ("import pandas; pandas.read_csv('https://example.com/x.csv')", "no network"),
         ("import socket; socket.create_connection(('example.com', 80))", "no network"),
         ("import socket; socket.socket()", "no network"),
+        ("import select, socket; socket.getaddrinfo('example.com', 80)", "no network"),
     ] {
         let source =
             format!("try:\n    {source}\nexcept (OSError, RuntimeError) as e:\n    print(e)");

@@ -654,3 +654,5 @@ def adapt_select(module):
 
 
 ADAPT = {"_socket": adapt_socket, "select": adapt_select}
+# Where `select` comes first, `_socket` was imported by this module, which had no table then.
+adapt_socket(_socket)
