@@ -194,7 +194,7 @@ print(repr(s.recv(5).decode()))"
         assert_eq!(text(&output.stdout), "'there'\n", "{output:?}");
         let output = run(&["run", &python, ON_THREADS, "-c", &source]);
         assert!(text(&output.stderr).contains("PermissionError"), "{output:?}");
-        assert!(text(&output.stderr).contains("`--allow-connect HOST:PORT` lets"), "{output:?}");
+        assert!(text(&output.stderr).contains("`--allow-connect HOST:PORT`"), "{output:?}");
         // A job can't grant itself anything.
         for field in ["network", "allow_connect"] {
             let line = json!({ "code": source, field: [format!("127.0.0.1:{port}")] });
