@@ -75,7 +75,7 @@ pub struct Job {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
     /// The HTTP requests that it may make, out of those that the pool allows, as rules such as
-    /// "GET https://api.example.com/v1/*"; all of them without it.
+    /// `GET https://api.example.com/v1/*`; all of them without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<String>>,
 }
