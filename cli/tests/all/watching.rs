@@ -132,6 +132,8 @@ fn a_batch_is_scraped_while_it_runs() {
         "hatchery_code_cache_hits_total",
         "hatchery_refusals_total",
         "hatchery_limit_hits_total",
+        "hatchery_http_requests_total",
+        "hatchery_http_bytes_total",
         "hatchery_evictions_total",
         "hatchery_retirements_total",
         "hatchery_actor_restarts_total",
