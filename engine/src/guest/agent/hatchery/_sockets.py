@@ -591,9 +591,9 @@ def adapt_socket(module):
     """Replaces what the C module can't do here. A build with sockets, as WASIX has, keeps its own."""
     if not hasattr(module, "socket") or hasattr(module, "socketpair"):
         return
-    if not hasattr(module, "inet_aton"):
-        module.inet_aton = functools.partial(module.inet_pton, module.AF_INET)
-        module.inet_ntoa = functools.partial(module.inet_ntop, module.AF_INET)
+    for name, general in ("inet_aton", "inet_pton"), ("inet_ntoa", "inet_ntop"):
+        if not hasattr(module, name):
+            setattr(module, name, functools.partial(getattr(module, general), module.AF_INET))
     module.socket = module.SocketType = Socket
     for function in (close, getaddrinfo, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo):
         setattr(module, function.__name__, function)
