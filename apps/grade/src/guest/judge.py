@@ -468,7 +468,7 @@ class Link(Peer):
         if kind is types.CoroutineType or self._is_usable(value) or isinstance(value, BaseException):
             return super().given(value)
         with contextlib.suppress(Exception):
-            if not kind.__module__.startswith("asyncio."):  # for a copy of which it would wait in vain
+            if not kind.__module__.startswith("asyncio."):  # a copy of which would never end its wait
                 return ("copy", self.number(value), __import__("pickle").dumps(value))
         self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
 
