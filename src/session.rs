@@ -71,6 +71,12 @@ impl Session {
         self.hatchery.pythons.name(self.build)
     }
 
+    /// Returns whether both are handles of the same session. A session that was opened again after
+    /// it was closed or lost is another one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.session == other.session
+    }
+
     /// Runs a job in the session and waits for its outcome.
     ///
     /// ```no_run

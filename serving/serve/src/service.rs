@@ -194,13 +194,15 @@ impl Service {
         python: Option<&str>,
     ) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
-        if self.kept.lock().sessions.contains_key(&own) {
+        let opened = self.pool.session_on(&own, python.unwrap_or(DEFAULT_PYTHON)).await;
+        let session = opened.map_err(|error| error.problem())?;
+        let mut kept = self.kept.lock();
+        // The pool closes sessions, too: then it has opened another one under this name.
+        if kept.sessions.get(&own).is_some_and(|known| known.is_same(&session)) {
             return Err(exists(name));
         }
-        let python = python.unwrap_or(DEFAULT_PYTHON);
-        // Two callers of the same name have the same session.
-        let opened = self.pool.session_on(&own, python).await;
-        self.keep(own, name, opened)
+        kept.sessions.insert(own, session);
+        Ok(())
     }
 
     /// Keeps a session that was opened as `own` in the pool, and as `name` for its caller.

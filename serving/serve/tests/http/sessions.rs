@@ -91,6 +91,27 @@ fn a_state_with_threads_is_not_copied_and_the_answer_says_what_to_do() {
 }
 
 #[test]
+fn a_lost_session_is_opened_again_under_its_name() {
+    let client = open();
+    let open = || client.post("/v1/sessions", &json!({ "name": "lost" })).status;
+    assert_eq!(open(), 201);
+    client.run("/v1/sessions/lost/run", "x = 1");
+    let checkpoint = json!({ "name": "one" });
+    assert_eq!(client.post("/v1/sessions/lost/checkpoint", &checkpoint).status, 201);
+    // No copy is made of a state with threads.
+    let begin = "import threading\nthreading.Thread(target=threading.Event().wait).start()";
+    client.run("/v1/sessions/lost/run", begin);
+    client.run("/v1/sessions/lost/run", "import os; os._exit(1)");
+    let reply = client.post("/v1/sessions/lost/run", &json!({ "code": "x" }));
+    assert_eq!((reply.status, reply.reason().as_str()), (410, "session_gone"));
+    assert_eq!((open(), open()), (201, 409));
+    assert_eq!(client.run("/v1/sessions/lost/run", "'x' in globals()")["value"], false);
+    assert_eq!(client.post("/v1/sessions/lost/restore", &checkpoint).status, 200);
+    assert_eq!(client.run("/v1/sessions/lost/run", "x")["value"], 1);
+    assert_eq!(client.delete("/v1/sessions/lost").status, 200);
+}
+
+#[test]
 fn names_are_checked() {
     let long = "x".repeat(201);
     for name in ["", "a\nb", &long] {
