@@ -519,8 +519,9 @@ impl Builder {
 
     /// Lets every job make the HTTP requests that these rules allow, on every build and isolation,
     /// with secrets that programs never see. Their clients (`requests`, `httpx`, `urllib`, `aiohttp`
-    /// and others) work unchanged. A job can ask for a part ([`Job::egress`](crate::Job::egress)).
-    /// Default: no requests.
+    /// and others) work unchanged. A tenant can have rules of its own
+    /// ([`Egress::with_tenant`](crate::egress::Egress::with_tenant)), and a job can ask for a part
+    /// ([`Job::egress`](crate::Job::egress)). Default: no requests.
     ///
     /// This process looks up names, connects, does TLS and sends the requests. What no rule allows
     /// raises `PermissionError`, which names the rule that would allow it.

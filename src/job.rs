@@ -544,8 +544,8 @@ impl Job {
     }
 
     /// Lets the job make only the requests that these rules allow, out of those that the pool allows
-    /// ([`Builder::egress`](crate::Builder::egress)); without any, none. Default: all that the pool
-    /// allows.
+    /// its tenant ([`Builder::egress`](crate::Builder::egress)); without any, none. Default: all that
+    /// the pool allows its tenant.
     ///
     /// A connection ends with the job, also in a session. A deterministic job makes no requests. One
     /// whose host calls are replayed gets the responses of the recording.

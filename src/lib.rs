@@ -371,6 +371,8 @@ pub mod recording {
 /// ```
 pub mod status {
     #[doc(inline)]
+    pub use engine::{NetworkActivity, RequestUnderWay};
+    #[doc(inline)]
     pub use pool::{
         IsolationStatus, MissingLayer, SessionPlace, WorkerActivity, WorkerStatus, WorkersIn,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egress::{Egress, EgressRecording, JobEgress, Rule};
 use engine::{Destination, Network};
-use scheduler::JobRequest;
+use scheduler::{DEFAULT_TENANT, JobRequest};
 use tokio::runtime::Handle;
 
 /// Programs can't be allowed these connections.
@@ -53,7 +53,7 @@ pub(crate) struct PoolEgress {
 }
 
 impl PoolEgress {
-    /// Lets a job make the requests that the pool and these rules allow. A deterministic job makes
+    /// Lets a job make the requests that the pool, its tenant's and these rules allow. A deterministic job makes
     /// none, unless a recording answers them.
     fn serve(
         &self,
@@ -73,9 +73,10 @@ impl PoolEgress {
                     .map_err(|error| NetworkError::Recording(error.to_string()))?,
             ),
         };
+        let tenant = self.egress.of_tenant(request.tenant.as_deref().unwrap_or(DEFAULT_TENANT));
         let egress = match asked {
-            Some(rules) => Arc::new(self.egress.restricted(rules)),
-            None => Arc::clone(&self.egress),
+            Some(rules) => Arc::new(tenant.restricted(rules)),
+            None => Arc::clone(tenant),
         };
         let (runtime, bytes) = (self.runtime.clone(), request.limits.network_bytes);
         let peer = JobEgress::new(egress, runtime, bytes, program.records_calls, replays);

@@ -44,8 +44,8 @@ pub fn schema() -> Json {
     schema
 }
 
-const DESCRIPTION: &str = "Runs a Python program in a sandbox without network, with numpy, pandas, \
-    scipy and matplotlib. Variables and files of earlier calls are there only if the calls share a \
+const DESCRIPTION: &str = "Runs a Python program in a sandbox with numpy, pandas, scipy and matplotlib, \
+    and with no network but what its operator allows. Variables and files of earlier calls are there only if the calls share a \
     session; otherwise each call starts fresh. The last expression's value is returned, so there \
     is no need to print it.";
 
@@ -121,8 +121,8 @@ mod tests {
         let expected = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "run_python",
-            "description": "Runs a Python program in a sandbox without network, with numpy, \
-                pandas, scipy and matplotlib. Variables and files of earlier calls are there only \
+            "description": "Runs a Python program in a sandbox with numpy, pandas, scipy and \
+                matplotlib, and with no network but what its operator allows. Variables and files of earlier calls are there only \
                 if the calls share a session; otherwise each call starts fresh. The last \
                 expression's value is returned, so there is no need to print it.",
             "type": "object",

@@ -65,7 +65,9 @@ pub use python::prune::{
     CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
 };
 pub use python::spec::{ImageSpec, Setup};
-pub use run::egress::{NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply};
+pub use run::egress::{
+    NetworkActivity, NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply, RequestUnderWay,
+};
 pub use run::functions::calls::Cancellation;
 pub use run::functions::served::{Answer, Served, ServedCalls};
 pub use run::functions::{

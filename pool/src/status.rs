@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
+use engine::{NetworkActivity, NetworkPeer};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use strum::{IntoStaticStr, VariantNames};
@@ -82,6 +83,8 @@ pub struct WorkerStatus {
     pub failures: u64,
     /// The last of these failures.
     pub last_error: Option<String>,
+    /// What its job is doing on the network, if it may make requests.
+    pub network: Option<NetworkActivity>,
 }
 
 /// Serializes a time, or none, as a number of seconds.
@@ -114,6 +117,8 @@ pub(crate) struct WorkerRecord {
     made: Instant,
     changed: Instant,
     pub(crate) process: Option<Arc<dyn WorkerProcess>>,
+    /// The network of its job.
+    pub(crate) network: Option<Arc<dyn NetworkPeer>>,
     /// Its thread, which was left behind, has ended.
     pub(crate) is_over: bool,
 }
@@ -125,6 +130,7 @@ impl WorkerRecord {
             session: session.map(|session| session.session()),
             since: now.saturating_duration_since(self.changed),
             age: now.saturating_duration_since(self.made),
+            network: self.network.as_ref().map(|network| network.activity()),
             ..self.status.clone()
         }
     }
@@ -156,6 +162,7 @@ impl Board {
             made: now,
             changed: now,
             process: None,
+            network: None,
             is_over: false,
         };
         let entry = Arc::new(Mutex::new(entry));

@@ -303,7 +303,13 @@ impl SchedulerState {
                 let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Explain { job, reply } => {
-                let _ = reply.send(self.model.explain(job, self.now));
+                let mut explanation = self.model.explain(job, self.now);
+                let live = self.jobs.get(&job).filter(|live| live.dispatched.is_some());
+                if let (Some(explanation), Some(live)) = (&mut explanation, live) {
+                    let peer = live.task.program.egress.as_ref();
+                    explanation.network = peer.map(|peer| peer.activity());
+                }
+                let _ = reply.send(explanation);
             }
             SchedulerMessage::Retire { worker, reply } => {
                 let (decision, effects) = self.model.retire(worker, self.now);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use derive_more::Display;
-use engine::counted;
+use engine::{NetworkActivity, counted};
 use pool::{JobId, SessionId, WorkerId, as_seconds};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::job::Priority;
 
 /// Where a job that has not ended is, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
-#[display("job {} of tenant `{tenant}` {state}", job.0)]
+#[display("job {} of tenant `{tenant}` {state}{}", job.0, network.as_ref().map_or_else(String::new, |network| format!("; {network}")))]
 #[non_exhaustive]
 pub struct Explanation {
     /// The job.
@@ -24,6 +24,8 @@ pub struct Explanation {
     pub session: Option<SessionId>,
     /// Tries that a sandbox failure ended.
     pub failed_attempts: u32,
+    /// What it is doing on the network, if it runs and may make requests.
+    pub network: Option<NetworkActivity>,
     /// Where it is.
     #[serde(flatten)]
     pub state: JobState,

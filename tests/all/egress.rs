@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hatchery::egress::{Egress, EgressLimits, Lookup, Resolver, Rule, Secret};
 use hatchery::event::EventKind;
-use hatchery::{Builder, Job, Limits, Verdict};
+use hatchery::{Builder, Hatchery, Job, Limits, Verdict};
 use serde_json::json;
 
 use crate::support::{self, exception, value, with_own_pool};
@@ -162,6 +162,24 @@ fn common_clients_make_requests() {
     }
 }
 
+#[test]
+fn a_hundred_megabytes_come_through_each_client_in_flat_memory() {
+    let builder = support::builder().packages_common().egress(egress(Vec::new()));
+    with_own_pool(builder, async |pool| {
+        let limits = Limits { network_bytes: 1 << 30, ..support::calm() };
+        let peak = async |size: &str| {
+            let url = format!("https://{HOST}:{}", SERVERS.secure);
+            let job = Job::code(include_str!("clients/use_much.py")).args([&*url, size]);
+            let outcome = pool.run(job.limits(limits.clone())).await.unwrap();
+            assert!(outcome.is_success(), "{:?}\n{}", outcome.verdict, outcome.stderr_text());
+            assert_eq!(outcome.requests.len(), 7);
+            outcome.usage.peak_memory_bytes
+        };
+        let (few, many) = (peak("1000000").await, peak("100000000").await);
+        assert!(many < few + (16 << 20), "{few} and {many} bytes");
+    });
+}
+
 /// A program that requests this URL with further arguments, and evaluates an expression of the
 /// answer.
 fn request(url: &str, arguments: &str, expression: &str) -> Job {
@@ -214,6 +232,93 @@ fn a_job_has_a_share_of_the_pools_requests() {
         assert!(outcome.requests.is_empty());
         let told = &exception(&outcome).traceback;
         assert!(told.contains("`Builder::egress`"), "{told}");
+    });
+}
+
+#[test]
+fn a_tenant_has_a_share_of_the_pools_requests() {
+    let get = format!("GET http://{HOST}:{}/get* private", SERVERS.plain);
+    let own = vec![rule(&get), rule("* http://other.example.com/* private")];
+    let egress = egress(Vec::new()).with_tenant("ada", own).with_tenant("bob", Vec::new());
+    let told = async |pool: &Hatchery, job: Job| {
+        let outcome = pool.run(job).await.unwrap();
+        match &outcome.verdict {
+            Verdict::Raised(exception) => exception.message.clone(),
+            _ => value(&outcome).to_string(),
+        }
+    };
+    let job = |path: &str| request(&SERVERS.url(path), "", "a.status");
+    with_own_pool(support::builder().egress(egress), async |pool| {
+        assert_eq!(told(&pool, job("/get").tenant("ada")).await, "200");
+        for (path, tenant) in [("/gzip", "ada"), ("/get", "bob")] {
+            let message = told(&pool, job(path).tenant(tenant)).await;
+            assert!(message.contains("no rule allows "), "{tenant}: {message}");
+        }
+        // What the pool doesn't allow, no tenant's rule does.
+        let elsewhere = request("http://other.example.com/", "", "").tenant("ada");
+        assert!(told(&pool, elsewhere).await.contains("no rule allows "));
+        // A job's own rules don't widen its tenant's, also in a session.
+        let all = || rule(&format!("* http://{HOST}:{}/* private", SERVERS.plain));
+        let wider = |path: &str| job(path).tenant("ada").egress([all()]);
+        assert_eq!(told(&pool, wider("/get")).await, "200");
+        assert!(told(&pool, wider("/gzip")).await.contains("no rule allows GET "));
+        let session = pool.session("of ada").await.unwrap();
+        for (path, expected) in [("/get", "success"), ("/gzip", "rule")] {
+            let outcome = session.run(job(path).tenant("ada")).await.unwrap();
+            assert_eq!(outcome.requests[0].label(), expected);
+        }
+        // Others have what the pool allows.
+        for job in [job("/gzip"), job("/gzip").tenant("cleo")] {
+            assert_eq!(told(&pool, job).await, "200");
+        }
+    });
+    let egress = self::egress(Vec::new()).with_tenant("*", vec![rule(&get)]);
+    with_own_pool(support::builder().egress(egress), async |pool| {
+        for job in [job("/gzip"), job("/gzip").tenant("cleo")] {
+            assert!(told(&pool, job).await.contains("no rule allows GET "));
+        }
+    });
+}
+
+#[test]
+fn a_job_that_waits_for_the_network_says_so() {
+    with_own_pool(builder(), async |pool| {
+        let (get, slow) = (SERVERS.url("/get"), SERVERS.url("/slow?n=1"));
+        let key = "headers={'Authorization': os.environ['API_KEY']}";
+        for (code, requests, method, url) in [
+            (
+                format!("r.urlopen({get:?}).read(); r.urlopen(r.Request({slow:?}, {key}))"),
+                2,
+                "GET",
+                &*slow,
+            ),
+            ("r.urlopen('http://slow.example.com/')".to_owned(), 0, "", "slow.example.com:80"),
+        ] {
+            let job = Job::code(format!("import os, urllib.request as r\n{code}"));
+            let ticket = pool.submit(job).await.unwrap();
+            let explained = loop {
+                let explained = pool.explain(ticket.job_id()).await.unwrap();
+                let network = explained.network.clone().unwrap_or_default();
+                if network.under_way.is_some_and(|request| request.url == url) {
+                    break explained;
+                }
+            };
+            let network = explained.network.clone().unwrap();
+            let request = network.under_way.unwrap();
+            assert_eq!((network.requests, &*request.method), (requests, method));
+            let what = if method.is_empty() { "the connection to" } else { method };
+            let text = format!("made {requests} requests; {what} {url} has been under way for ");
+            assert!(explained.to_string().contains(&text), "{explained}");
+            let told = serde_json::to_value(&explained).unwrap();
+            assert_eq!(told["network"]["under_way"]["url"], url, "{told}");
+            let workers = pool.status().workers;
+            let busy = workers.iter().find_map(|worker| worker.network.clone()).unwrap();
+            assert_eq!(busy.under_way.unwrap().url, url);
+            assert!(!format!("{told}{workers:?}").contains(VALUE));
+            ticket.cancel();
+            drop(ticket.await);
+        }
+        assert!(pool.status().workers.iter().all(|worker| worker.network.is_none()));
     });
 }
 
@@ -271,8 +376,10 @@ fn requests_are_events_as_they_end() {
 
 #[test]
 fn an_end_of_the_run_ends_its_requests() {
-    with_own_pool(builder(), async |pool| {
-        let url = SERVERS.url("/slow");
+    let servers = Servers::start();
+    let closed = async |pool: &Hatchery| all_closed(pool, servers.plain).await;
+    with_own_pool(support::builder().egress(own_egress(&servers)), async |pool| {
+        let url = servers.url("/slow");
         let waits =
             format!("x = 7; import urllib.request as r; print(x, flush=True); r.urlopen({url:?})");
         let session = pool.session("lives on").await.unwrap();
@@ -281,6 +388,7 @@ fn an_end_of_the_run_ends_its_requests() {
         let outcome = session.run(soon).await.unwrap();
         assert!(matches!(outcome.verdict, Verdict::Limit(_)), "{:?}", outcome.verdict);
         assert_eq!(outcome.requests[0].label(), "aborted");
+        closed(&pool).await;
         assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), 7);
         // So does a caller's interrupt, once the request is on its way.
         let ticket = session.submit(Job::code(&*waits)).await.unwrap();
@@ -288,15 +396,19 @@ fn an_end_of_the_run_ends_its_requests() {
         let is_interrupt =
             matches!(&interrupted, Verdict::Raised(it) if it.type_name == "KeyboardInterrupt");
         assert!(is_interrupt, "{interrupted:?}");
+        closed(&pool).await;
         assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), 7);
-        // A program that ignores it is stopped by force.
+        // A program that ignores it is stopped by force, and the session is as before.
         let stubborn = format!(
-            "import urllib.request as r\nwhile True:\n    try: r.urlopen({url:?})\n    except BaseException: pass"
+            "x = 8; import urllib.request as r\nwhile True:\n    try: r.urlopen({url:?})\n    except BaseException: pass"
         );
         let grace = Limits { grace: Duration::from_millis(100), ..support::calm() };
         let job = Job::code(stubborn).limits(grace).timeout(Duration::from_millis(500));
-        let outcome = pool.run(job).await.unwrap();
-        assert!(matches!(outcome.verdict, Verdict::Limit(_)), "{:?}", outcome.verdict);
+        for outcome in [pool.run(job.clone()).await.unwrap(), session.run(job).await.unwrap()] {
+            assert!(matches!(outcome.verdict, Verdict::Limit(_)), "{:?}", outcome.verdict);
+            closed(&pool).await;
+        }
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), 7);
     });
 }
 
@@ -341,13 +453,27 @@ fn connections(port: u16) -> usize {
     table.lines().filter(is_open).count()
 }
 
+/// Waits until no connection to a port is open; the time is that of short jobs.
+async fn all_closed(pool: &Hatchery, port: u16) {
+    for _ in 0..1000 {
+        if connections(port) == 0 {
+            break;
+        }
+        assert_eq!(value(&pool.run(Job::code("1")).await.unwrap()), 1);
+    }
+    assert_eq!(connections(port), 0);
+}
+
+/// Allows requests to a test's own server of HTTP.
+fn own_egress(servers: &Servers) -> Egress {
+    let rules = vec![rule(&format!("GET http://{HOST}:{}/* private", servers.plain))];
+    Egress::new(rules, Vec::new(), EgressLimits::default(), &[], Arc::new(Names)).unwrap()
+}
+
 #[test]
 fn connections_end_with_their_jobs() {
     let servers = Servers::start();
-    let rules = [format!("GET http://{HOST}:{}/get private", servers.plain)];
-    let rules = rules.iter().map(|text| rule(text)).collect();
-    let egress = Egress::new(rules, Vec::new(), EgressLimits::default(), &[], Arc::new(Names));
-    with_own_pool(support::builder().egress(egress.unwrap()), async |pool| {
+    with_own_pool(support::builder().egress(own_egress(&servers)), async |pool| {
         // The program keeps its connection, and loses the last one without closing it.
         let code = format!(
             "import http.client
@@ -363,12 +489,6 @@ a.status",
         for ticket in tickets {
             assert_eq!(value(&ticket.await), 200);
         }
-        for _ in 0..1000 {
-            if connections(servers.plain) == 0 {
-                break;
-            }
-            assert_eq!(value(&pool.run(Job::code("1")).await.unwrap()), 1);
-        }
-        assert_eq!(connections(servers.plain), 0);
+        all_closed(&pool, servers.plain).await;
     });
 }

@@ -30,19 +30,25 @@ pub(crate) struct EgressArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) http_root: Vec<PathBuf>,
 
-    /// A TOML file that has the same as lists `allow`, `secrets` and `roots`, and limits in
-    /// `[limits]`.
+    /// A TOML file that has the same as lists `allow`, `secrets` and `roots`, limits in `[limits]`,
+    /// and rules of single tenants in `[tenants]`.
     #[arg(long, value_name = "FILE")]
     pub(crate) egress: Option<PathBuf>,
 }
 
 impl EgressArguments {
+    /// Returns whether none of these options is given.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { allow_http, secret, http_root, egress } = self;
+        allow_http.is_empty() && secret.is_empty() && http_root.is_empty() && egress.is_none()
+    }
+
     /// Lets programs make these requests. Reads the file, the secrets and the certificates.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let Self { allow_http, secret, http_root, egress } = self;
-        if allow_http.is_empty() && secret.is_empty() && http_root.is_empty() && egress.is_none() {
+        if self.is_empty() {
             return Ok(builder);
         }
+        let Self { allow_http, secret, http_root, egress } = self;
         let mut file = match egress {
             None => EgressFile::default(),
             Some(path) => {

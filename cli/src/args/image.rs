@@ -197,6 +197,11 @@ impl ImageArguments {
         Ok(self.add(give(&self.python, builder)?)?.interface(Interface::Batch))
     }
 
+    /// Returns whether programs can reach something outside of the sandbox.
+    pub(crate) fn reaches_out(&self) -> bool {
+        !self.allow_connect.is_empty() || !self.egress.is_empty()
+    }
+
     /// Returns the names of the builds of a pool, that of the default one first.
     pub(crate) fn python_names(&self) -> Vec<String> {
         let named = self.python.iter().filter_map(|python| python.name.clone());

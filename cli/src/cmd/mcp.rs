@@ -20,7 +20,8 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => exit,
         }
     });
-    let server = Stdio::default().with_pythons(image.python_names());
+    let server =
+        Stdio::default().with_pythons(image.python_names()).with_network(image.reaches_out());
     let (stop, stopped) = oneshot::channel::<()>();
     // Clients give a server less time to answer than the first start on a machine takes.
     let mut serving = std::pin::pin!(server.clone().serve(async {

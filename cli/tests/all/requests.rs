@@ -1,7 +1,7 @@
 //! HTTP requests of programs, as the command line's options allow them.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::thread;
@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 use test_support::processes::family;
 
-use crate::{hatchery, run, run_with_stdin, text};
+use crate::{hatchery, json_of, run, run_with_stdin, serving, text, web};
 
 /// A server that answers each request with the request's own head.
 fn echo() -> u16 {
@@ -107,6 +107,79 @@ except OSError as e: x = str(e)\nx"
     assert!(results[3]["error"]["message"].as_str().unwrap().contains("write methods and a URL"));
 }
 
+/// How many files and threads a process has.
+fn held(process: u32) -> [usize; 2] {
+    ["fd", "task"].map(|name| {
+        let entries = std::fs::read_dir(format!("/proc/{process}/{name}")).unwrap();
+        entries.count()
+    })
+}
+
+#[test]
+fn ten_thousand_jobs_outlive_the_server_of_their_requests() {
+    const JOBS: usize = 10_000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It answers half of the requests, and is gone with those that it hasn't read.
+    let serving = thread::spawn(move || {
+        for stream in listener.incoming().take(JOBS / 2) {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.map(Result::unwrap).take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let mut batch = hatchery()
+        .args(["batch", "-", "--workers", "2", "--preload", "http.client", "--quiet"])
+        .args(["--allow-http", &format!("GET http://127.0.0.1:{port}/*")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let code = format!(
+        "import http.client
+c = http.client.HTTPConnection('127.0.0.1', {port})
+try:
+    c.request('GET', '/')
+    told = c.getresponse().read().decode()
+except (OSError, http.client.HTTPException):
+    told = 'gone'
+told"
+    );
+    let line = format!("{}\n", json!({ "code": code }));
+    let mut stdin = batch.stdin.take().unwrap();
+    let mut lines = BufReader::new(batch.stdout.take().unwrap()).lines();
+    let mut told = || {
+        let result: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(result["requests"].as_array().map(Vec::len), Some(1), "{result}");
+        result["value"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+    };
+    // What the first jobs leave is there for all.
+    stdin.write_all(line.repeat(100).as_bytes()).unwrap();
+    assert!((0..100).all(|_| told() == "ok"));
+    let before = held(batch.id());
+    let writing = thread::spawn(move || {
+        stdin.write_all(line.repeat(JOBS - 100).as_bytes()).unwrap();
+        stdin
+    });
+    let (mut ok, mut gone) = (100, 0);
+    for _ in 100..JOBS {
+        match &*told() {
+            "ok" => ok += 1,
+            "gone" => gone += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!((ok, gone), (JOBS / 2, JOBS / 2));
+    let stdin = writing.join().unwrap();
+    let after = held(batch.id());
+    // The few threads that do blocking work come and go.
+    assert!(after[0] <= before[0] && after[1] < before[1] + 10, "{before:?}, {after:?}");
+    drop(stdin);
+    assert!(batch.wait().unwrap().success());
+    serving.join().unwrap();
+}
+
 /// Returns how often a process has a text in its memory and environment, as far as others can read
 /// them.
 fn occurrences(process: u32, text: &str) -> usize {
@@ -135,34 +208,197 @@ fn below(process: u32) -> Vec<u32> {
     own.iter().copied().chain(own.iter().flat_map(|child| below(*child))).collect()
 }
 
+/// The whole answer to a request of a tenant or an operator.
+fn post(address: &str, token: &str, path: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: tools/call\r\nMcp-Name: run_python\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
-fn worker_processes_have_nothing_of_a_secret() {
+fn tenants_have_rules_of_their_own_through_each_door() {
+    let port = echo();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("egress.toml");
+    let toml = format!(
+        "allow = ['GET http://127.0.0.1:{port}/*']\n[tenants]\n\
+         ada = ['GET http://127.0.0.1:{port}/a']\nbob = []\n"
+    );
+    std::fs::write(&file, toml).unwrap();
+    let server = web::Server::with_tokens(&["--egress", file.to_str().unwrap()]);
+    let code = format!(
+        "import urllib.request as r
+def get(path):
+    try: return r.urlopen('http://127.0.0.1:{port}/' + path).status
+    except OSError: return 'no'
+print('<%s|%s>' % (get('a'), get('b')))"
+    );
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let call = json!({ "name": "run_python", "arguments": { "code": code }, "_meta": meta });
+    let all = [format!("GET http://127.0.0.1:{port}/*")];
+    let doors = [
+        ("/v1/run", json!({ "code": code })),
+        ("/v1/run", json!({ "code": code, "egress": all })),
+        ("/v1/sessions/s/run", json!({ "code": code })),
+        ("/v1/batches", json!({ "code": code })),
+        ("/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call })),
+        ("/execute", json!({ "code": code })),
+        ("/run_code", json!({ "code": code, "language": "python" })),
+        ("/run_jupyter", json!({ "cells": [code], "kernel": "python3" })),
+        (
+            "/api/v2/execute",
+            json!({ "language": "python", "version": "*", "files": [{ "content": code }] }),
+        ),
+    ];
+    let tenants = [(web::ADA, "<200|no>"), (web::BOB, "<no|no>"), (web::OPERATOR, "<200|200>")];
+    for (token, expected) in tenants {
+        post(server.address(), token, "/v1/sessions", &json!({ "name": "s" }));
+        for (path, body) in &doors {
+            let answer = post(server.address(), token, path, body);
+            assert!(answer.contains(expected), "{path}: {expected}: {answer}");
+        }
+    }
+    // The owner says whose job it is.
+    let of_ada = json!({ "code": code, "tenant": "ada" });
+    let answer = post(server.address(), web::OPERATOR, "/v1/run", &of_ada);
+    assert!(answer.contains("<200|no>"), "{answer}");
+    let own = serving::Server::start_with(|command| command.arg("--egress").arg(&file));
+    let answer = own.connect().ask(json!({ "type": "run", "id": 1, "job": of_ada }));
+    assert_eq!(answer["result"]["stdout"], "<200|no>\n", "{answer}");
+}
+
+#[test]
+fn what_a_job_waits_for_is_shown() {
+    // Connections are accepted, and never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/slow?n=1", silent.local_addr().unwrap());
+    let server = web::Server::start(&[
+        "--isolation",
+        "process",
+        "--allow-http",
+        &format!("GET http://{}/*", silent.local_addr().unwrap()),
+    ]);
+    let waits = json!({ "code": format!("import urllib.request as r; r.urlopen({url:?})") });
+    let address = server.address().to_owned();
+    let waiting = thread::spawn(move || post(&address, "", "/v1/run", &waits));
+    let job = server.running();
+    let request = loop {
+        let explained = server.get(&format!("/v1/jobs/{job}/explain")).1;
+        let request = explained["network"]["under_way"].clone();
+        if request["method"] == "GET" {
+            break request;
+        }
+    };
+    assert_eq!((&request["url"], request["seconds"].is_f64()), (&json!(url), true));
+    let (_, status) = server.get("/v1/status");
+    let workers = status["workers"].as_array().unwrap();
+    let network = &workers.iter().find(|worker| worker["job"] == job).unwrap()["network"];
+    assert_eq!((&network["requests"], &network["under_way"]["url"]), (&json!(1), &json!(url)));
+    let top = run(&["top", server.address(), "--once"]);
+    assert!(text(&top.stdout).contains(": GET http://"), "{top:?}");
+    let (interrupted, _) = server.post(&format!("/v1/jobs/{job}/interrupt"), &json!({}));
+    assert_eq!(interrupted, 202);
+    assert!(waiting.join().unwrap().contains("KeyboardInterrupt"));
+}
+
+#[test]
+fn nothing_of_a_secret_is_kept_or_shown() {
     let port = echo();
     let value = "sk-kept-by-the-parent-0123";
-    let code = format!(
-        "import os, urllib.request as r
-q = r.Request('http://127.0.0.1:{port}/', headers={{'X-Key': os.environ['KEY']}})
-r.urlopen(q).read().decode()"
+    let folder = tempfile::tempdir().unwrap();
+    let [setup, log] = ["setup.py", "log.txt"].map(|name| folder.path().join(name));
+    // Unlike any other, so that the image is new.
+    let source = format!("import os, urllib.request as r\nfound = os.environ.get('KEY'), {port}");
+    std::fs::write(&setup, source).unwrap();
+    let (rule, secret) = (
+        format!("GET http://127.0.0.1:{port}/*"),
+        format!("KEY=env:OWN_KEY@http://127.0.0.1:{port} query"),
     );
-    let mut batch = hatchery()
-        .args(["batch", "-", "--workers", "1", "--isolation", "process"])
-        .args(["--allow-http", &format!("GET http://127.0.0.1:{port}/*")])
-        .args(["--secret", &format!("KEY=env:OWN_KEY@http://127.0.0.1:{port}")])
-        .env("OWN_KEY", value)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(batch.stdout.take().unwrap()).lines();
-    writeln!(batch.stdin.as_mut().unwrap(), "{}", json!({ "code": code })).unwrap();
-    let result: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    assert!(result["value"].as_str().unwrap().contains("hatchery-secret-KEY-"), "{result}");
-    let processes = below(batch.id());
+    let options = ["--allow-http", &rule, "--secret", &secret, "--setup", setup.to_str().unwrap()];
+    let mut building = hatchery();
+    building.args(["image", "build", "--json"]).args(options).env("OWN_KEY", value);
+    let built = json_of(&building.output().unwrap());
+    let image = std::fs::read(built["path"].as_str().unwrap_or_else(|| panic!("{built}"))).unwrap();
+    let server = serving::Server::start_with(|command| {
+        let log = std::fs::File::create(&log).unwrap();
+        let isolated = ["--isolation", "process"];
+        command
+            .args(options)
+            .args(isolated)
+            .env("OWN_KEY", value)
+            .env("RUST_LOG", "trace")
+            .stderr(log)
+    });
+    let mut watcher = server.connect();
+    watcher.send(json!({ "type": "decisions", "id": "d" }), &[]);
+    let mut client = server.connect();
+    let mut seen = Vec::new();
+    let mut ask = |message: Value, attachments: &[&[u8]]| {
+        client.send(message, attachments);
+        loop {
+            let (message, attachments) = client.receive();
+            seen.extend(message.to_string().bytes().chain(attachments.concat()));
+            assert_ne!(message["type"], "refused", "{message}");
+            if message["type"] != "event" {
+                break (message, attachments);
+            }
+        }
+    };
+    let session = |name: &str, action: Value| json!({ "type": "session", "id": "s", "session": name, "action": action });
+    let code = format!(
+        "import os; key = os.environ['KEY']
+u = 'http://127.0.0.1:{port}/?k=' + key
+q = r.Request(u, headers={{'X-Key': key}}); echo = r.urlopen(q).read().decode()
+open('echo.txt', 'w').write(echo); print(echo); [key, echo, found]"
+    );
+    let job = |session: &str| {
+        let job = json!({ "code": code });
+        json!({ "type": "run", "id": "r", "session": session, "events": true, "contents": true, "job": job })
+    };
+    ask(session("s", json!("open")), &[]);
+    let (outcome, _) = ask(job("s"), &[]);
+    assert_eq!(outcome["result"]["success"], true, "{outcome}");
+    assert!(outcome["result"]["stdout"].as_str().unwrap().contains("X-Key: hatchery-secret-KEY-"));
+    ask(session("s", json!({ "fork": { "to": "t" } })), &[]);
+    ask(job("t"), &[]);
+    let (_, saved) = ask(session("t", json!("save")), &[]);
+    assert!(!saved[0].is_empty());
+    ask(session("u", json!("revive")), &[&saved[0]]);
+    let (outcome, _) = ask(job("u"), &[]);
+    assert_eq!(outcome["result"]["success"], true, "{outcome}");
+    let (_, files) = ask(session("u", json!("workspace")), &[]);
+    assert!(text(&files[0]).contains("hatchery-secret-KEY-"));
+    ask(json!({ "type": "status", "id": "p" }), &[]);
+    // The session that was saved, forked and revived is in the worker's memory.
+    let processes = below(server.child.id());
     assert!(processes.len() >= 2, "a helper and its worker: {processes:?}");
     for process in processes {
         assert_eq!(occurrences(process, value), 0, "process {process}");
     }
-    drop(batch.stdin.take());
-    assert!(batch.wait().unwrap().success());
+    server.signal("-TERM");
+    while let Some((message, _)) = watcher.next() {
+        seen.extend(message.to_string().bytes());
+    }
+    let log = std::fs::read(&log).unwrap();
+    assert!(text(&log).contains("TRACE"), "the log is the most verbose");
+    for (place, bytes) in [("image", image), ("answers", seen), ("log", log)] {
+        assert_eq!(memchr::memmem::find(&bytes, value.as_bytes()), None, "{place}");
+    }
+    // The search finds what is there.
+    assert!(occurrences(std::process::id(), value) > 0);
 }

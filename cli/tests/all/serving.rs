@@ -37,9 +37,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::start_with(|command| command.stderr(Stdio::piped()))
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(configure: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool.sock");
-        let child = Self::at(&path).stderr(Stdio::piped()).spawn().unwrap();
+        let child = configure(&mut Self::at(&path)).spawn().unwrap();
         Self { child, path, _folder: folder }
     }
 

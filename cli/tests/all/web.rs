@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::hatchery;
 
-const OPERATOR: &str = "secret-of-the-operator-0";
-const ADA: &str = "secret-of-ada-0123456789";
-const BOB: &str = "secret-of-bob-0123456789";
+pub(crate) const OPERATOR: &str = "secret-of-the-operator-0";
+pub(crate) const ADA: &str = "secret-of-ada-0123456789";
+pub(crate) const BOB: &str = "secret-of-bob-0123456789";
 
 /// Starts `hatchery serve --http`, and returns the process and its address.
 pub(crate) fn spawn(arguments: &[&str]) -> (Child, String) {
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// A server for an operator and two tenants.
-    fn with_tokens(arguments: &[&str]) -> Self {
+    pub(crate) fn with_tokens(arguments: &[&str]) -> Self {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "{OPERATOR}\n{ADA} ada\n{BOB} bob\n").unwrap();
         let path = file.path().to_str().unwrap().to_owned();
@@ -87,7 +87,7 @@ impl Server {
         answer(ask(&self.address, "POST", path, "", &body.to_string()))
     }
 
-    fn by(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn by(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         answer(ask(&self.address, method, path, token, &body))
     }

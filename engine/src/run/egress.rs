@@ -7,10 +7,13 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::run::outcome::request::RequestLog;
+use crate::counted;
+use crate::run::outcome::request::{RequestLog, seconds};
 use crate::run::transcript::Transcript;
 
 /// Serves the streams of a job's runs, which come one after another.
@@ -24,6 +27,43 @@ pub trait NetworkPeer: fmt::Debug + Send + Sync + 'static {
 
     /// Ends a run: closes its streams.
     fn finish(&self) -> NetworkEffects;
+
+    /// Returns what the run is doing. Default: nothing is known.
+    fn activity(&self) -> NetworkActivity {
+        NetworkActivity::default()
+    }
+}
+
+/// What a run is doing on the network.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct NetworkActivity {
+    /// The requests that it has begun, refused ones and connections that failed included.
+    pub requests: usize,
+    /// What has been under way longest, if anything is.
+    pub under_way: Option<RequestUnderWay>,
+}
+
+/// A request that hasn't ended, or a connection that isn't made yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RequestUnderWay {
+    /// The method; empty for a connection.
+    pub method: String,
+    /// As in [`RequestLog::url`].
+    pub url: String,
+    /// The time since it began, in seconds.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
+    pub time: Duration,
+}
+
+impl fmt::Display for NetworkActivity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "made {}", counted(self.requests, "request"))?;
+        let Some(RequestUnderWay { method, url, time }) = &self.under_way else { return Ok(()) };
+        let what = if method.is_empty() { "the connection to" } else { method };
+        write!(f, "; {what} {url} has been under way for {:.3} s", time.as_secs_f64())
+    }
 }
 
 /// What a run did on the network.

@@ -1,5 +1,6 @@
 //! What a pool or a job may reach, and with which secrets.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +25,10 @@ use crate::upstream::{Connector, tls_config};
 ///
 /// [limits]
 /// requests = 100
+///
+/// [tenants]
+/// ada = ["GET https://api.example.com/v1/*"]
+/// "*" = []
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -37,6 +42,8 @@ pub struct EgressFile {
     pub roots: Vec<PathBuf>,
     /// Limits.
     pub limits: EgressLimits,
+    /// Rules of tenants, as in [`Egress::with_tenant`].
+    pub tenants: BTreeMap<String, Vec<Rule>>,
 }
 
 /// Why a configuration can't be used.
@@ -73,7 +80,12 @@ pub struct Egress {
     pub(crate) secrets: Vec<(Arc<Secret>, String)>,
     pub(crate) limits: EgressLimits,
     pub(crate) connector: Connector,
+    /// What jobs of these tenants may reach.
+    tenants: BTreeMap<String, Arc<Self>>,
 }
+
+/// Stands for the tenants that have no rules of their own.
+const OTHER_TENANTS: &str = "*";
 
 impl EgressFile {
     /// Reads the secrets and the certificates that it names.
@@ -90,7 +102,9 @@ impl EgressFile {
             roots.extend(certificates(&text).map_err(invalid)?);
         }
         let (allow, limits) = (self.allow.clone(), self.limits.clone());
-        Egress::of(allow, secrets, limits, roots, Arc::new(SystemResolver))
+        let egress = Egress::of(allow, secrets, limits, roots, Arc::new(SystemResolver))?;
+        let tenants = self.tenants.iter();
+        Ok(tenants.fold(egress, |egress, (name, allow)| egress.with_tenant(name, allow.clone())))
     }
 }
 
@@ -154,7 +168,23 @@ impl Egress {
         };
         let secrets =
             secrets.into_iter().map(with_placeholder).collect::<Result<_, EgressError>>()?;
-        Ok(Self { rules: Rules::new(allow), secrets, limits, connector })
+        Ok(Self { rules: Rules::new(allow), secrets, limits, connector, tenants: BTreeMap::new() })
+    }
+
+    /// Gives a tenant rules of its own: its jobs, in sessions and outside of them, may make only
+    /// requests that both these and the pool's rules allow. The name `*` stands for all tenants
+    /// without rules of their own. Default: tenants may make all requests that the pool allows.
+    #[must_use]
+    pub fn with_tenant(mut self, name: impl Into<String>, allow: Vec<Rule>) -> Self {
+        let own = Arc::new(self.restricted(allow));
+        self.tenants.insert(name.into(), own);
+        self
+    }
+
+    /// Returns what jobs of a tenant may reach.
+    pub fn of_tenant<'a>(self: &'a Arc<Self>, name: &str) -> &'a Arc<Self> {
+        let own = self.tenants.get(name).or_else(|| self.tenants.get(OTHER_TENANTS));
+        own.unwrap_or(self)
     }
 
     /// Returns the names of the secrets with their placeholders.
@@ -166,6 +196,7 @@ impl Egress {
     pub fn restricted(&self, allow: Vec<Rule>) -> Self {
         let rules = self.rules.restricted(allow);
         let (secrets, limits) = (self.secrets.clone(), self.limits.clone());
-        Self { rules, secrets, limits, connector: self.connector.clone() }
+        let (connector, tenants) = (self.connector.clone(), BTreeMap::new());
+        Self { rules, secrets, limits, connector, tenants }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use crate::failure::{Failure, FailureReason};
-use crate::job::{JobShared, Stream};
+use crate::job::{JobShared, Stream, UnderWay};
 use crate::limits::UsageMeter;
 use crate::needles::{Needles, Replacing};
 use crate::origin::Origin;
@@ -56,6 +56,8 @@ pub(crate) struct OpenRequest {
     stream: Arc<Stream>,
     number: usize,
     begun: Instant,
+    /// `None` once it has ended.
+    under_way: Mutex<Option<UnderWay>>,
     /// When the server or the program last made progress.
     progress: Mutex<Instant>,
     failure: OnceLock<Failure>,
@@ -100,6 +102,7 @@ pub(crate) async fn serve(
     let request = Arc::new(OpenRequest {
         number,
         begun: now,
+        under_way: Mutex::new(Some(job.note_under_way(head.method.as_str(), &url))),
         progress: Mutex::new(now),
         failure: OnceLock::new(),
         is_sent: AtomicBool::new(body.is_end_stream()),
@@ -345,31 +348,28 @@ impl OpenRequest {
 
     /// Writes the log, once.
     fn close(&self, result: impl FnOnce(&mut RequestLog)) {
-        let mut is_first = false;
-        self.job.note(self.number, |log| {
-            is_first = !log.is_whole && log.failure.is_none();
-            if is_first {
-                log.time = self.begun.elapsed();
-                result(log);
-            }
-        });
-        if is_first {
-            let recorded = self.recorded.lock().take();
-            if let Some(mut recorded) = recorded {
-                // What the rules refuse, they refuse in a replay, too.
-                recorded.failure = self.failure.get().cloned();
-                let is_refusal = recorded.failure.as_ref().is_some_and(|failure| {
-                    matches!(
-                        failure.reason,
-                        FailureReason::Rule | FailureReason::Secret | FailureReason::Limit
-                    )
-                });
-                if !is_refusal || recorded.response.is_some() {
-                    self.job.record(Exchange::Request(recorded));
-                }
-            }
-            self.job.tell_ended(self.number);
+        if self.under_way.lock().take().is_none() {
+            return;
         }
+        self.job.note(self.number, |log| {
+            log.time = self.begun.elapsed();
+            result(log);
+        });
+        let recorded = self.recorded.lock().take();
+        if let Some(mut recorded) = recorded {
+            // What the rules refuse, they refuse in a replay, too.
+            recorded.failure = self.failure.get().cloned();
+            let is_refusal = recorded.failure.as_ref().is_some_and(|failure| {
+                matches!(
+                    failure.reason,
+                    FailureReason::Rule | FailureReason::Secret | FailureReason::Limit
+                )
+            });
+            if !is_refusal || recorded.response.is_some() {
+                self.job.record(Exchange::Request(recorded));
+            }
+        }
+        self.job.tell_ended(self.number);
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{RequestFailure, RequestLog};
+use engine::{NetworkActivity, RequestFailure, RequestLog, RequestUnderWay};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use url::Host;
 
 use crate::config::Egress;
@@ -63,9 +64,28 @@ pub(crate) struct JobShared {
     pub(crate) runtime: Handle,
     pub(crate) log: Mutex<Vec<RequestLog>>,
     pub(crate) recording: Option<Mutex<EgressRecording>>,
+    /// What hasn't ended, the oldest first, and when it began.
+    under_way: Mutex<BTreeMap<u64, (RequestUnderWay, Instant)>>,
     on_end: Option<OnEnd>,
     /// Connections without a stream.
     pub(crate) idle: Mutex<Vec<(Host, u16, Upstream)>>,
+}
+
+/// A request or a connection that is under way until this is dropped.
+pub(crate) struct UnderWay {
+    job: Arc<JobShared>,
+    number: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.job.under_way.lock().remove(&self.number);
+    }
+}
+
+/// Cuts what is too long for a log.
+fn shortened(url: &str) -> &str {
+    &url[..url.floor_char_boundary(LONGEST_URL_BYTES)]
 }
 
 /// A stream of the program.
@@ -125,6 +145,7 @@ impl JobShared {
             runtime: Handle::current(),
             log: Mutex::default(),
             recording,
+            under_way: Mutex::default(),
             on_end,
             idle: Mutex::default(),
             egress,
@@ -138,9 +159,33 @@ impl JobShared {
         let number = log.len();
         let mut request = RequestLog::default();
         method.clone_into(&mut request.method);
-        url[..url.floor_char_boundary(LONGEST_URL_BYTES)].clone_into(&mut request.url);
+        shortened(url).clone_into(&mut request.url);
         log.push(request);
         Ok(number)
+    }
+
+    /// Notes a request, or without a method a connection, as under way.
+    pub(crate) fn note_under_way(self: &Arc<Self>, method: &str, url: &str) -> UnderWay {
+        let mut request = RequestUnderWay::default();
+        method.clone_into(&mut request.method);
+        shortened(url).clone_into(&mut request.url);
+        let mut all = self.under_way.lock();
+        let number = all.last_key_value().map_or(0, |(last, _)| last + 1);
+        all.insert(number, (request, Instant::now()));
+        UnderWay { job: Arc::clone(self), number }
+    }
+
+    /// Returns what the job is doing.
+    pub(crate) fn activity(&self) -> NetworkActivity {
+        let mut activity = NetworkActivity::default();
+        activity.requests = self.log.lock().len();
+        let under_way = self.under_way.lock();
+        activity.under_way = under_way.first_key_value().map(|(_, (request, begun))| {
+            let mut request = request.clone();
+            request.time = begun.elapsed();
+            request
+        });
+        activity
     }
 
     /// Changes the log of a request. After the end of the job there is none.

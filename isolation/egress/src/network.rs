@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use derive_more::Debug;
-use engine::RequestLog;
+use engine::{NetworkActivity, RequestLog};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use parking_lot::Mutex;
@@ -69,6 +69,11 @@ impl JobNetwork {
     /// Serves a frame of the program.
     pub fn serve(&self, frame: &[u8]) -> Served {
         self.operate(frame).unwrap_or_else(|failure| Served::Done(encode(Err(failure))))
+    }
+
+    /// Returns what the job is doing.
+    pub fn activity(&self) -> NetworkActivity {
+        self.shared.activity()
     }
 
     /// Closes all connections, and returns what the job did. The program can open none afterwards.
@@ -178,6 +183,7 @@ impl JobNetwork {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let streams = Arc::clone(&self.streams);
         Ok(Served::pending(async move {
+            let _under_way = shared.note_under_way("", &shown);
             let connected = shared.connect(&host, port, time).await;
             let connected = connected.map_err(|failure| shared.log_refused(&shown, failure))?;
             let scheme = Scheme::Http;
@@ -210,6 +216,7 @@ impl JobNetwork {
             state.scheme = Scheme::Https;
         }
         Ok(Served::pending(async move {
+            let _under_way = shared.note_under_way("", &stream.authority());
             let info = shared.secure(&stream).await;
             let info = info.map_err(|failure| {
                 stream.pipe.fail(&failure);

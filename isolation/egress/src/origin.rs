@@ -38,6 +38,12 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Returns what is probably meant by a host and port: with TLS, except at the port of HTTP.
+    pub(crate) fn likely(host: Host, port: u16) -> Self {
+        let scheme = if port == Scheme::Http.port() { Scheme::Http } else { Scheme::Https };
+        Self { scheme, host, port }
+    }
+
     /// Reads a `host` or `host:port` as in a header `Host`, which has nothing else.
     pub(crate) fn parse(scheme: Scheme, authority: &str) -> Option<Self> {
         if authority.is_empty() || authority.contains(['/', '?', '#', '@', '\\', '%', ' ']) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply, Transcript};
+use engine::{
+    NetworkActivity, NetworkAnswer, NetworkEffects, NetworkPeer, NetworkReply, Transcript,
+};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -97,5 +99,10 @@ impl NetworkPeer for JobEgress {
         let NetworkOutcome { requests, recording } = network.finish();
         let recording = recording.and_then(|recording| serde_json::to_value(recording).ok());
         NetworkEffects { requests, recording }
+    }
+
+    fn activity(&self) -> NetworkActivity {
+        let network = self.run.lock().network.clone();
+        network.map(|network| network.activity()).unwrap_or_default()
     }
 }

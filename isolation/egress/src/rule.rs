@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 use crate::failure::{Failure, FailureReason};
-use crate::origin::{Origin, OriginPattern, Scheme};
+use crate::origin::{Origin, OriginPattern};
 
 /// A rule: `GET,POST https://api.example.com/v1/*`.
 ///
@@ -237,8 +237,7 @@ impl Rules {
     pub(crate) fn check_host(&self, host: &Host, port: u16) -> Result<bool, Failure> {
         let reaches = |rule: &&Rule| rule.origins.reaches(host, port);
         if !self.0.iter().all(|layer| layer.iter().any(|rule| reaches(&rule))) {
-            let scheme = if port == 80 { Scheme::Http } else { Scheme::Https };
-            let origin = Origin { scheme, host: host.clone(), port };
+            let origin = Origin::likely(host.clone(), port);
             let text = format!(
                 "no rule allows connections to {host}:{port}: a rule such as `GET {origin}/*` would"
             );

@@ -21,6 +21,7 @@ use url::Host;
 
 use crate::address::{AddressClass, Resolver};
 use crate::failure::{Failure, FailureReason};
+use crate::origin::Origin;
 use crate::rule::Rules;
 
 /// A body on its way.
@@ -86,7 +87,7 @@ impl Connector {
         let time = time.min(self.connect_time);
         let connecting = async {
             let mut last = None;
-            for address in self.addresses(host, allows_private).await? {
+            for address in self.addresses(host, port, allows_private).await? {
                 match TcpStream::connect(SocketAddr::new(address, port)).await {
                     Ok(connected) => {
                         // Without this, the last packet of a body may wait for an answer.
@@ -105,7 +106,12 @@ impl Connector {
     }
 
     /// Looks a host up. A rule that names an address allows it.
-    async fn addresses(&self, host: &Host, allows_private: bool) -> Result<Vec<IpAddr>, Failure> {
+    async fn addresses(
+        &self,
+        host: &Host,
+        port: u16,
+        allows_private: bool,
+    ) -> Result<Vec<IpAddr>, Failure> {
         let name = match host {
             Host::Ipv4(address) => return Ok(vec![IpAddr::V4(*address)]),
             Host::Ipv6(address) => return Ok(vec![IpAddr::V6(*address)]),
@@ -118,12 +124,22 @@ impl Connector {
             let (kind, advice) = match AddressClass::of(*address) {
                 AddressClass::Public => return true,
                 AddressClass::Private(_) if allows_private => return true,
-                AddressClass::Private(kind) => (kind, " or ends with the word `private`"),
-                AddressClass::Special(kind) => (kind, ""),
+                AddressClass::Private(kind) => {
+                    let origin = Origin::likely(host.clone(), port);
+                    (kind, format!("ends with the word `private`, as `GET {origin}/* private`,"))
+                }
+                AddressClass::Special(kind) => {
+                    let named = match address {
+                        IpAddr::V4(address) => Host::Ipv4(*address),
+                        IpAddr::V6(address) => Host::Ipv6(*address),
+                    };
+                    let origin = Origin::likely(named, port);
+                    (kind, format!("names the address, as `GET {origin}/*`,"))
+                }
             };
             let text = format!(
                 "connections to {host} are refused: its address {address} is {kind}; only a rule that \
-                 names the address{advice} would allow them"
+                 {advice} would allow them"
             );
             refused = Some(Failure::new(FailureReason::Address, text));
             false

@@ -235,10 +235,12 @@ impl<'a> Slot<'a> {
         let egress = task.program.egress.clone();
         if let Some(egress) = &egress {
             egress.begin(&task.transcript);
+            self.control.entry.lock().network = Some(Arc::clone(egress));
         }
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
         if let Some(egress) = &egress {
+            self.control.entry.lock().network = None;
             outcome.add_network(egress.finish());
         }
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)

@@ -24,6 +24,7 @@ impl Model {
             priority: queued.priority,
             session: queued.session,
             failed_attempts: job.failed_attempts,
+            network: None,
             state,
         })
     }

@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::caller::Caller;
 use crate::service::Service;
 use handler::Handler;
-use tools::Naming;
+use tools::{Naming, PoolTraits};
 
 mod calls;
 mod content;
@@ -49,15 +49,24 @@ const MOST_CONNECTIONS: usize = 1024;
 #[derive(Debug, Clone, Default)]
 pub struct Stdio {
     starting: Starting,
-    pythons: Arc<[String]>,
+    pool: PoolTraits,
 }
 
 impl Stdio {
     /// Returns the same server for a pool with these Python builds. With several, tools have an
     /// argument `python`, which selects one.
     #[must_use]
-    pub fn with_pythons(self, names: impl IntoIterator<Item = String>) -> Self {
-        Self { pythons: names.into_iter().collect(), ..self }
+    pub fn with_pythons(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.pool.pythons = names.into_iter().collect();
+        self
+    }
+
+    /// Returns the same server for a pool whose programs can reach something outside of the sandbox,
+    /// or not. Default: not.
+    #[must_use]
+    pub fn with_network(mut self, has_network: bool) -> Self {
+        self.pool.has_network = has_network;
+        self
     }
 
     /// Gives it the service that runs programs.
@@ -75,7 +84,7 @@ impl Stdio {
         let handler = Handler {
             starting: self.starting,
             naming: Naming::Free,
-            pythons: self.pythons,
+            pool: self.pool,
             caller: Some(Caller::owner()),
             _permit: None,
         };
@@ -131,7 +140,8 @@ pub fn http(
     hosts: impl IntoIterator<Item = String>,
     most_body_bytes: usize,
 ) -> MethodRouter {
-    let pythons: Arc<[String]> = service.pool().pythons().map(str::to_owned).collect();
+    let pythons = service.pool().pythons().map(str::to_owned).collect();
+    let pool = PoolTraits { pythons, has_network: service.pool().allows_connections() };
     let starting = Starting(Arc::new(watch::Sender::new(Some(service))));
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let config = StreamableHttpServerConfig::default();
@@ -146,7 +156,7 @@ pub fn http(
         Ok(Handler {
             starting: starting.clone(),
             naming: Naming::Random,
-            pythons: Arc::clone(&pythons),
+            pool: pool.clone(),
             caller: None,
             _permit: Some(Arc::new(permit)),
         })

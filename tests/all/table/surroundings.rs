@@ -262,6 +262,23 @@ pub(super) fn rows() -> Vec<Row> {
             "['root', 'root', 'root', 'through\\n', True, True, True]",
         )
         .needs(Need::Default),
+        completes(
+            "
+            import fcntl, os
+            with open('a', 'w+') as file:
+                copies = [fcntl.fcntl(file, command, 0) for command in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC)]
+                for copy in copies:
+                    os.write(copy, b'by a copy ')
+                    os.close(copy)
+                file.seek(0)
+                read, numbers = file.read(), {file.fileno(), *copies}
+            os.remove('a')
+            [len(numbers), read]
+            ",
+            json!([3, "by a copy by a copy "]),
+            "[3, 'by a copy by a copy ']",
+        )
+        .needs(Need::Default),
         completes("__file__, __name__", json!(["/workspace/main.py", "__main__"]), "('/workspace/main.py', '__main__')"),
         completes(
             "

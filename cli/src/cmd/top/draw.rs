@@ -36,7 +36,7 @@ const WORKER_COLUMNS: [Column; 10] = [
     ("age", 8, 8),
     ("memory", 9, 3),
     ("served", 7, 6),
-    ("last error", 10, 9),
+    ("request, error", 14, 9),
 ];
 /// The most tenants and errors to show: the busiest and the latest.
 const MOST_TENANTS: usize = 8;
@@ -365,7 +365,15 @@ fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
         "backing_off" | "given_up" | "stuck" => ALARM,
         _ => Style::new(),
     };
-    let error = &worker["last_error"];
+    let (request, error) = (&worker["network"]["under_way"], &worker["last_error"]);
+    let told = match (request.is_object(), error.is_null()) {
+        (true, _) => {
+            let since = time(real(&request["seconds"]));
+            format!("{since}: {} {}", one_line(&request["method"]), one_line(&request["url"]))
+        }
+        (false, true) => "-".to_owned(),
+        (false, false) => one_line(error),
+    };
     vec![
         Cell::from(number("worker")),
         Cell::from(one_line(&worker["python"])),
@@ -376,7 +384,7 @@ fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
         Cell::from(time(real(&worker["age_seconds"]))),
         Cell::from(size(memory(worker))),
         Cell::from(count(whole(&worker["jobs_served"]))),
-        Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
+        Cell::from(told),
     ]
 }
 

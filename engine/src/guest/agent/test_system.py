@@ -333,6 +333,11 @@ except OSError as error:
             fcntl.lockf(file.fileno(), fcntl.LOCK_UN)
             self.assertEqual(fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_NONBLOCK), 0)
             self.assertEqual(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_NONBLOCK, os.O_NONBLOCK)
+            for command in fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC:
+                copy = fcntl.fcntl(file, command, 0)
+                self.assertTrue(copy != file.fileno() and os.path.sameopenfile(copy, file.fileno()))
+                os.close(copy)
+                self.assertRaises(OSError, fcntl.fcntl, file, command, 1 << 20)
         resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
         self.assertEqual(resource.getrlimit(resource.RLIMIT_CPU), (1, 2))
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -199,6 +199,36 @@ async fn a_job_has_a_part_of_its_pool() {
     assert_eq!(guest.open(HOST, port).await.unwrap_err().0, 2);
 }
 
+#[tokio::test]
+async fn what_is_under_way_is_told() {
+    let handler =
+        |_| -> futures_util::future::BoxFuture<'static, _> { Box::pin(std::future::pending()) };
+    let server = Server::streaming(false, Arc::new(handler)).await;
+    let rules = [format!("* http://{HOST}:{}/* private", server.port)];
+    let guest = Guest::new(&egress(&rules, Vec::new(), EgressLimits::default()));
+    assert_eq!(guest.0.activity(), engine::NetworkActivity::default());
+    let mut streams = Vec::new();
+    for path in ["/first", "/second"] {
+        let stream = guest.open(HOST, server.port).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}:{}\r\n\r\n", server.port);
+        guest.write_all(stream, request.as_bytes()).await.unwrap();
+        streams.push((stream, format!("http://{HOST}:{}{path}", server.port)));
+        while guest.0.activity().requests < streams.len() {
+            tokio::task::yield_now().await;
+        }
+    }
+    // The oldest, as long as it isn't closed.
+    for (stream, url) in streams {
+        let request = guest.0.activity().under_way.unwrap();
+        assert_eq!((&*request.method, request.url), ("GET", url.clone()));
+        guest.close(stream).await;
+        while guest.0.activity().under_way.is_some_and(|request| request.url == url) {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!((guest.0.activity().requests, guest.0.activity().under_way), (2, None));
+}
+
 #[test]
 fn files_say_what_is_wrong_with_them() {
     let file: EgressFile = toml::from_str(
@@ -207,6 +237,10 @@ fn files_say_what_is_wrong_with_them() {
     )
     .unwrap();
     assert_eq!(file.limits.requests, 3);
+    let tenants = "allow = ['GET https://a.example.com/*']\n[tenants]\nada = []\n'*' = ['GET https://*.b.example.com/*']";
+    let egress = Arc::new(toml::from_str::<EgressFile>(tenants).unwrap().load().unwrap());
+    assert!(!Arc::ptr_eq(egress.of_tenant("ada"), egress.of_tenant("bob")));
+    assert!(Arc::ptr_eq(egress.of_tenant("bob"), egress.of_tenant("cleo")));
     assert!(
         file.load().unwrap_err().to_string().contains("set the environment variable `NOT_SET`")
     );
@@ -232,6 +266,7 @@ fn files_say_what_is_wrong_with_them() {
         ("secrets = ['KEY=env:X@https://example.com/v1']", "leave `/v1` out"),
         ("secrets = ['KEY=env:X@https://example.com path']", "`query` and `body`"),
         ("rules = []", "unknown field"),
+        ("[tenants]\nada = ['GET https://*/*']", "first label"),
         ("[limits]\nrequest = 3", "unknown field"),
         ("[limits]\nidle_time = -1", "negative"),
     ] {

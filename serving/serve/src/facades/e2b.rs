@@ -197,9 +197,11 @@ impl Contexts {
 
 /// The job of a cell.
 fn cell(visit: &Visit, request: &ExecuteRequest) -> Result<Job, Problem> {
-    let mut env = visit.sandbox.as_ref().map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
+    let sandbox = visit.sandbox.as_ref();
+    let mut env = sandbox.map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
     env.extend(request.env_vars.clone().unwrap_or_default());
-    let job = wire::Job { env, ..notebook::guest::Cell::next(&request.code).wire() };
+    let egress = sandbox.and_then(|sandbox| sandbox.egress.clone());
+    let job = wire::Job { env, egress, ..notebook::guest::Cell::next(&request.code).wire() };
     Ok(visit.caller.job(job)?.keep_files())
 }
 

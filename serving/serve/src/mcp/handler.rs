@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Starting;
 use super::calls::{Progress, ToolCall};
 use super::content::{TEMPLATE, list, read_address};
-use super::tools::{self, Naming};
+use super::tools::{self, Naming, PoolTraits};
 use crate::caller::Caller;
 use crate::service::Service;
 
@@ -24,8 +24,7 @@ use crate::service::Service;
 pub(super) struct Handler {
     pub(super) starting: Starting,
     pub(super) naming: Naming,
-    /// The names of the pool's Python builds.
-    pub(super) pythons: Arc<[String]>,
+    pub(super) pool: PoolTraits,
     /// Who calls; `None` if each request has a [`Caller`] as an extension.
     pub(super) caller: Option<Caller>,
     /// The client's permit among those that there may be.
@@ -76,11 +75,11 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::tools(self.naming, &self.pythons)))
+        Ok(ListToolsResult::with_all_items(tools::tools(self.naming, &self.pool)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::tool(name, self.naming, &self.pythons)
+        tools::tool(name, self.naming, &self.pool)
     }
 
     async fn call_tool(

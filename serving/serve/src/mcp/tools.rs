@@ -33,8 +33,8 @@ pub(super) fn instructions(naming: Naming) -> String {
         }
     };
     format!(
-        "Runs Python programs in a sandbox: CPython without network, subprocesses, threads and pip. \
-         Programs can import the standard library, numpy, pandas, scipy, matplotlib and whatever \
+        "Runs Python programs in a sandbox: CPython without subprocesses and pip. Its network is no \
+         more than HTTP requests that the operator allows; others raise PermissionError. Programs can import the standard library, numpy, pandas, scipy, matplotlib and whatever \
          `list_packages` lists. Each call of `run_python` starts fresh, with no variables and no \
          files. {sessions}. Files are in the working directory; `read_file` returns them. \
          `fork_session` copies a session to try something, `reset_session` empties one. Figures of \
@@ -42,16 +42,28 @@ pub(super) fn instructions(naming: Naming) -> String {
     )
 }
 
-/// Returns the tools of a pool with these Python builds.
-pub(super) fn tools(naming: Naming, pythons: &[String]) -> Vec<Tool> {
-    NAMES.into_iter().filter_map(|name| tool(name, naming, pythons)).collect()
+/// What tools say of a pool.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PoolTraits {
+    /// The names of its Python builds.
+    pub(super) pythons: Arc<[String]>,
+    /// Whether programs can reach anything outside of the sandbox.
+    pub(super) has_network: bool,
+}
+
+/// Returns the tools of a pool.
+pub(super) fn tools(naming: Naming, pool: &PoolTraits) -> Vec<Tool> {
+    NAMES.into_iter().filter_map(|name| tool(name, naming, pool)).collect()
 }
 
 /// Returns the tool of this name.
-pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Tool> {
-    let named = text("The session.");
+pub(super) fn tool(name: &str, naming: Naming, pool: &PoolTraits) -> Option<Tool> {
+    let (named, pythons) = (text("The session."), &*pool.pythons);
     let tool = match name {
-        "run_python" => run_python(naming, pythons),
+        "run_python" => {
+            let tool = run_python(naming, pythons);
+            tool.with_annotations(hints("Run Python", false, false).open_world(pool.has_network))
+        }
         "fork_session" => {
             let mut properties = json!({ "session": named });
             if naming == Naming::Free {
@@ -160,12 +172,10 @@ fn run_python(naming: Naming, pythons: &[String]) -> Tool {
             schema.remove(said_elsewhere);
         }
     }
-    Tool::new("run_python", description, fields(input))
-        .with_raw_output_schema(fields(output))
-        .with_annotations(hints("Run Python", false, false))
+    Tool::new("run_python", description, fields(input)).with_raw_output_schema(fields(output))
 }
 
-/// What a client may tell its user. No tool reaches anything outside of the sandbox.
+/// What a client may tell its user of a tool that reaches nothing outside of the sandbox.
 fn hints(title: &str, is_read_only: bool, is_destructive: bool) -> ToolAnnotations {
     ToolAnnotations::with_title(title)
         .read_only(is_read_only)
@@ -196,7 +206,10 @@ mod tests {
     #[test]
     fn each_tool_says_what_it_takes() {
         for naming in [Naming::Free, Naming::Random] {
-            let tools = tools(naming, &["default".to_owned(), "3.12".to_owned()]);
+            let pythons = ["default", "3.12"].map(str::to_owned).into();
+            let tools = tools(naming, &PoolTraits { pythons, has_network: true });
+            let reaches_out = |tool: &Tool| tool.annotations.as_ref().unwrap().open_world_hint;
+            assert_eq!(tools.iter().filter(|tool| reaches_out(tool) == Some(true)).count(), 1);
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
             for tool in tools {
                 assert_eq!(tool.input_schema["type"], "object");
@@ -211,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_call_is_the_wires_and_a_session() {
-        let schema = |naming| tool("run_python", naming, &[]).unwrap().input_schema;
+        let pool = PoolTraits::default();
+        let schema = |naming| tool("run_python", naming, &pool).unwrap().input_schema;
         let fields: Vec<String> =
             schema(Naming::Free)["properties"].as_object().unwrap().keys().cloned().collect();
         let mut expected: Vec<&str> =
@@ -224,7 +238,7 @@ mod tests {
         let about = |naming| schema(naming)["properties"]["session"]["description"].clone();
         assert!(about(Naming::Random).as_str().unwrap().contains("\"new\""));
         assert_ne!(about(Naming::Random), about(Naming::Free));
-        let forked = tool("fork_session", Naming::Random, &[]).unwrap().input_schema;
+        let forked = tool("fork_session", Naming::Random, &pool).unwrap().input_schema;
         assert!(forked["properties"].get("name").is_none(), "names are not for clients to choose");
     }
 }

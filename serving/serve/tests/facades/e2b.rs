@@ -310,6 +310,54 @@ fn a_sandbox_belongs_to_the_tenant_who_created_it() {
 }
 
 #[test]
+fn a_sandbox_reaches_a_part_of_what_the_pool_allows() {
+    // Nothing listens at either port, which a request that is allowed is told.
+    let server = Server::allowing(&["GET http://127.0.0.1/*", "GET http://127.0.0.1:1/*"]);
+    let create = |server: &Server, mut asked: Value| {
+        asked["templateID"] = json!("base");
+        server.post("/v2/sandboxes", &asked)
+    };
+    let code = "import urllib.request as r
+def get(url):
+    try: r.urlopen(url)
+    except OSError as e: return next((s for s in ('no rule', 'no network') if s in str(e)), 'sent')
+print(get('http://127.0.0.1/'), get('http://127.0.0.1:1/'), sep=', ')";
+    let network = |network: Value| json!({ "network": network });
+    let all = "0.0.0.0/0";
+    for (asked, expected) in [
+        (json!({}), "sent, sent"),
+        (json!({ "allow_internet_access": true }), "sent, sent"),
+        (json!({ "allow_internet_access": false }), "no network, no network"),
+        (network(json!({ "denyOut": [all] })), "no network, no network"),
+        (network(json!({ "allowOut": ["127.0.0.1"], "denyOut": [all] })), "sent, no rule"),
+        (network(json!({ "allowOut": ["api.example.com"] })), "no rule, no rule"),
+        (network(json!({ "allowOut": [all] })), "sent, sent"),
+    ] {
+        let made = create(&server, asked.clone());
+        assert_eq!(made.status, 201, "{}", made.text);
+        let made: Value = serde_json::from_str(&made.text).unwrap();
+        let id = made["sandboxID"].as_str().unwrap();
+        let ran = server.post_to(id, "", "/execute", &json!({ "code": code })).text;
+        assert!(ran.contains(&format!("\"{expected}\\n\"")), "{asked}: {ran}");
+    }
+    for (server, asked, why) in [
+        (&server, network(json!({ "allowOut": ["10.0.0.0/8"] })), "`allowOut` can't have"),
+        (&server, network(json!({ "allowOut": ["a b"] })), "can't be used"),
+        (&server, network(json!({ "denyOut": ["8.8.8.8"] })), "`denyOut` can't have `8.8.8.8`"),
+        (&server, network(json!({ "rules": {} })), "rules"),
+        (Server::shared(), json!({ "allow_internet_access": true }), "no requests over HTTP"),
+        (
+            Server::shared(),
+            network(json!({ "allowOut": ["example.com"] })),
+            "no requests over HTTP",
+        ),
+    ] {
+        let refused = create(server, asked);
+        assert!(refused.status >= 400 && refused.text.contains(why), "{}", refused.text);
+    }
+}
+
+#[test]
 fn a_tenant_has_so_many_sandboxes() {
     let server = Server::shared();
     let create = |tenant| {

@@ -186,10 +186,14 @@ other.set_timeout(0)
 while other.is_running():
     pass
 
+for closed in {"allow_internet_access": False}, {"network": {"deny_out": lambda ctx: [ctx.all_traffic]}}:
+    assert Sandbox.create(**closed).run_code("6 * 7").text == "42"
+
 # What there isn't is refused, with the reason.
 for attempt, *words in [
     (lambda: Sandbox.create(template="mine"), "no template `mine`"),
     (lambda: Sandbox.create(allow_internet_access=True), "`allow_internet_access`"),
+    (lambda: Sandbox.create(network={"allow_out": ["example.com"]}), "`allowOut`"),
     (lambda: Sandbox.create(lifecycle={"on_timeout": "pause"}), "`autoPause`"),
     (lambda: Sandbox.create(envs={"": "x"}), "environment"),
     (lambda: Sandbox.create(timeout=100_000), "86400"),

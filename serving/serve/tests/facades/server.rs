@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use hatchery::egress::{EgressFile, Rule};
 use hatchery::{Hatchery, SessionsConfig};
 use serde_json::Value;
 use serve::{Caller, Service, facades};
@@ -68,6 +69,15 @@ impl Server {
         let builder = Hatchery::builder().workers(1).sessions(sessions);
         let pool = RUNTIME.block_on(builder.start()).unwrap();
         (Self::start(facades::router(&Service::new(pool.clone()))), pool)
+    }
+
+    /// One whose pool allows these requests.
+    pub(crate) fn allowing(rules: &[&str]) -> Self {
+        let mut egress = EgressFile::default();
+        egress.allow.extend(rules.iter().map(|rule| rule.parse::<Rule>().unwrap()));
+        let builder = Hatchery::builder().workers(1).egress(egress.load().unwrap());
+        let pool = RUNTIME.block_on(builder.start()).unwrap();
+        Self::start(facades::router(&Service::new(pool)))
     }
 
     /// One whose pool takes no more jobs.

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use hatchery::Limits;
+use hatchery::{Limits, wire};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -52,6 +52,8 @@ pub(super) struct Sandbox {
     pub(super) owner: Owner,
     /// For every cell.
     pub(super) envs: BTreeMap<String, String>,
+    /// The requests that its cells may make, as in a job; `None` for all that the pool allows.
+    pub(super) egress: Option<Vec<String>>,
     metadata: BTreeMap<String, String>,
     started: (Instant, SystemTime),
     ends: watch::Sender<Instant>,
@@ -110,12 +112,60 @@ struct CreateSandbox {
     timeout: Option<i64>,
     metadata: Option<BTreeMap<String, String>>,
     env_vars: Option<BTreeMap<String, String>>,
+    #[serde(rename = "allow_internet_access")]
+    allow_internet_access: Option<bool>,
+    network: Option<SandboxNetwork>,
     /// What else was asked for.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
+/// What a sandbox may reach.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct SandboxNetwork {
+    allow_out: Vec<String>,
+    deny_out: Vec<String>,
+}
+
+/// What stands for all addresses.
+const ALL_TRAFFIC: &str = "0.0.0.0/0";
+
 impl CreateSandbox {
+    /// Returns the rules for the requests of cells, or why there can't be such.
+    fn egress(&self, is_allowed: bool) -> Result<Option<Vec<String>>, String> {
+        if self.allow_internet_access == Some(false) {
+            return Ok(Some(Vec::new()));
+        }
+        if self.allow_internet_access == Some(true) && !is_allowed {
+            return Err(
+                "sandboxes of this server can't have `allow_internet_access`: its operator \
+                        allows no requests over HTTP"
+                    .to_owned(),
+            );
+        }
+        let Some(SandboxNetwork { allow_out, deny_out }) = &self.network else { return Ok(None) };
+        if let Some(other) = deny_out.iter().find(|denied| *denied != ALL_TRAFFIC) {
+            return Err(format!(
+                "`denyOut` can't have `{other}`: use `{ALL_TRAFFIC}` and `allowOut`"
+            ));
+        }
+        if !is_allowed && !allow_out.is_empty() {
+            let why = "its operator allows no requests over HTTP";
+            return Err(format!("sandboxes of this server can't have `allowOut`: {why}"));
+        }
+        if allow_out.iter().any(|allowed| allowed == ALL_TRAFFIC) {
+            return Ok(None);
+        }
+        if let Some(range) = allow_out.iter().find(|allowed| allowed.contains('/')) {
+            return Err(format!("`allowOut` can't have `{range}`: name hosts and addresses"));
+        }
+        // The operator's rules decide on private addresses.
+        let rule = |host: &String| ["http", "https"].map(|it| format!("* {it}://{host}/* private"));
+        let is_limited = !allow_out.is_empty() || !deny_out.is_empty();
+        Ok(is_limited.then(|| allow_out.iter().flat_map(rule).collect()))
+    }
+
     /// Returns what this server can't give, with the reason.
     fn unsupported(&self) -> Option<String> {
         if !TEMPLATES.contains(&self.template.as_str()) {
@@ -131,15 +181,7 @@ impl CreateSandbox {
             Some(Value::Object(members)) => members.get("enabled") != Some(&Value::Bool(false)),
             Some(_) => true,
         };
-        let names = [
-            "autoPause",
-            "autoResume",
-            "allow_internet_access",
-            "network",
-            "mcp",
-            "iam",
-            "volumeMounts",
-        ];
+        let names = ["autoPause", "autoResume", "mcp", "iam", "volumeMounts"];
         let name = names.iter().find(|name| is_asked(name))?;
         Some(format!("sandboxes of this server can't have `{name}`: leave it out"))
     }
@@ -164,13 +206,16 @@ async fn create(
 ) -> Answered {
     request.unsupported().map_or(Ok(()), |reason| Err(Refused::bad(reason)))?;
     let ends = end(request.timeout)?;
+    let egress = request.egress(contexts.service.pool().allows_connections());
+    let egress = egress.map_err(Refused::bad)?;
     let envs = request.env_vars.unwrap_or_default();
     // Refused now rather than by every cell.
-    let with_envs = hatchery::wire::Job { env: envs.clone(), ..hatchery::wire::Job::code("") };
-    caller.job(with_envs)?;
+    let (env, rules) = (envs.clone(), egress.clone());
+    caller.job(wire::Job { env, egress: rules, ..wire::Job::code("") })?;
     let sandbox = Arc::new(Sandbox {
         owner: Owner { sandbox: Some(unguessable()), ..Owner::of(&caller) },
         envs,
+        egress,
         metadata: request.metadata.unwrap_or_default(),
         started: now(),
         ends: watch::Sender::new(ends),
