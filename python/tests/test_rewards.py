@@ -19,7 +19,7 @@ def answer(code):
 def test_answers_are_rewarded(pool):
     samples = [
         {**TASK, "answer": answer(RIGHT)},
-        {**TASK, "answer": [{"role": "user", "content": "go"}, {"role": "assistant", "content": answer(HALF)}]},
+        {**TASK, "answer": [{"role": "user", "content": "go"}, {"content": answer(HALF)}]},
         {**TASK, "answer": "I don't know."},
         {**TASK, "answer": answer("def double(x):\n    while True: pass")},
         {**TASK, "solution": RIGHT},

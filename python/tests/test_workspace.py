@@ -22,8 +22,8 @@ def run(pool):
 
 def test_programs_find_and_leave_files(run):
     assert run("mkdir -p out/inner") == (0, "", "")
-    here = "python3 - <<'END'\nimport sys\nopen('out/inner/a.txt', 'w').write('one\\n')\nprint(sys.argv[1:])\nEND"
-    assert run(here) == (0, "[]\n", "")
+    program = "import sys\nopen('out/inner/a.txt', 'w').write('one\\n')\nprint(sys.argv[1:])"
+    assert run(f"python3 - <<'END'\n{program}\nEND") == (0, "[]\n", "")
     assert run("cat /workspace/out/inner/a.txt /out/inner/a.txt") == (0, "one\none\n", "")
     assert run("ls out", cwd="/workspace") == (0, "inner\n", "")
     assert run("pwd", cwd="/workspace/out")[1] == "/workspace/out\n"
@@ -38,7 +38,9 @@ def test_programs_find_and_leave_files(run):
     assert run("python3 -c 'import sys; sys.exit(3)'")[0] == 3
 
 
-@pytest.mark.parametrize("line", ["ls | wc", "cat a > b", "ls && ls", "ls\nls", "echo $HOME", "cat *.txt", "(ls)"])
+@pytest.mark.parametrize(
+    "line", ["ls | wc", "cat a > b", "ls && ls", "ls\nls", "echo $HOME", "cat *.txt", "(ls)"]
+)
 def test_what_needs_a_shell_says_so(run, line):
     code, out, errors = run(line)
     assert (code, out) == (127, "") and "there is no shell here that could run" in errors
