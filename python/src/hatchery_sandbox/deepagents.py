@@ -85,7 +85,7 @@ class HatcherySandbox(SandboxBackendProtocol):
 
         Args:
             command: One of those that there are, without anything that needs a shell.
-            timeout: Seconds that it may take. Default: the pool's.
+            timeout: Seconds that it may take. With `None` and 0: those of the options, or the pool's.
 
         Raises:
             PoolError: The sandbox failed.
@@ -94,7 +94,7 @@ class HatcherySandbox(SandboxBackendProtocol):
         is_truncated = False
         if isinstance(started, Job):
             options = {"limits": Limits(output=_MOST_OUTPUT_BYTES), **self._options}
-            if timeout is not None:
+            if timeout:
                 options["timeout"] = timeout
             outcome = (self._pool or agents_pool()).run(started, **options)
             started = self._workspace.finish(outcome)

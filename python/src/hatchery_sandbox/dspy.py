@@ -30,7 +30,8 @@ from hatchery_sandbox._session import Session
 from hatchery_sandbox._shared import agents_pool
 from hatchery_sandbox._values import tagged
 
-_PRELUDE = """
+# Before each execution, since code may have changed any name.
+_PRELUDE = """\
 from hatchery import host as _hatchery_host
 class _HatcherySubmit(BaseException):
     pass
@@ -107,11 +108,9 @@ class HatcheryInterpreter:
             raise CodeInterpreterError("this interpreter was shut down; create a new one")
         if self._session is None:
             try:
-                session = (self._pool or agents_pool()).session()
-                session.run(_PRELUDE).raise_for_status()
+                self._session = (self._pool or agents_pool()).session()
             except PoolError as error:
                 raise self._ended(error) from error
-            self._session = session
 
     @with_callbacks
     def execute(self, code: str, variables: dict[str, Any] | None = None) -> Any:
@@ -131,12 +130,14 @@ class HatcheryInterpreter:
         try:
             functions = [self._lent(name, tool) for name, tool in self.tools.items()]
             head, given = self._head(variables or {})
-            prepared = session.run(head, variables=given, functions=functions, **self._options)
-            prepared.raise_for_status()
-            outcome = session.run(code, functions=functions, **self._options)
+            outcome = session.run(head, variables=given, functions=functions, **self._options)
+            if outcome.success:
+                outcome = session.run(code, functions=functions, **self._options)
             exception = outcome.exception
             if exception is not None and exception.type == "_HatcherySubmit":
                 return self._submitted(session)
+            if outcome.status == "sandbox_failed":
+                outcome.raise_for_status()
         except UnsupportedValueError as error:
             raise CodeInterpreterError(str(error)) from error
         except PoolError as error:
@@ -195,7 +196,7 @@ class HatcheryInterpreter:
             else:
                 self._sent.pop(name, None)
             lines.append(f"{name} = {sent}")
-        return "\n".join(lines), given
+        return _PRELUDE + "\n".join(lines), given
 
     def _lent(self, name: str, tool: Callable[..., Any]) -> HostFunction:
         def call(**arguments: Any) -> Any:

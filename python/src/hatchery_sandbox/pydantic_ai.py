@@ -158,13 +158,13 @@ class CodeModeToolset(WrapperToolset[Any]):
         if not isinstance(tool, _RunCode):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         calls = _Calls(self.wrapped, ctx, tool.inner)
-        names = "".join(f"{called} = _hatchery_host.{called}\n" for called in tool.inner)
         session = await self._session()
         functions = calls.functions()
-        if names:
-            head = f"from hatchery import host as _hatchery_host\n{names}"
-            (await session.run(head, functions=functions)).raise_for_status()
-        outcome = await session.run(tool_args["code"], functions=functions, **self.options)
+        names = [f"{called} = _hatchery_host.{called}\n" for called in tool.inner]
+        head = "".join(["from hatchery import host as _hatchery_host\n", *names])
+        outcome = await session.run(head, functions=functions, **self.options)
+        if outcome.success:
+            outcome = await session.run(tool_args["code"], functions=functions, **self.options)
         if calls.exceeded is not None:
             raise calls.exceeded
         if outcome.status == "sandbox_failed":

@@ -68,6 +68,8 @@ def test_submit_ends_the_code_with_typed_values(pool):
         interpreter("SUBMIT(7, [object()])")
     large = interpreter("SUBMIT(1, ['x' * 1000] * 9000)")
     assert large.output["names"] == ["x" * 1000] * 9000
+    interpreter("for name in [*globals()]:\n    if 'atchery' in name:\n        del globals()[name]")
+    assert interpreter("SUBMIT(1, [])") == FinalOutput({"total": 1, "names": []})
     assert interpreter("import inspect; str(inspect.signature(SUBMIT))") == "'(total: int, names: list)'"
 
 
