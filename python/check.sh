@@ -73,24 +73,29 @@ timeout 300 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulth
 # Runs tests with frameworks at these versions. Each group has an environment, since their requirements
 # contradict each other. Without a network its tests are left out, but in CI they fail.
 with_frameworks() { # NAME TESTS PACKAGES [PACKAGES-WITHOUT-REQUIREMENTS]
-    local kept="$tools-$1" python="$tools-$1/bin/python" began
+    local kept="$tools-$1" began
     began="$(date +%s)"
+    # uv takes seconds where pip takes minutes, but doesn't read pip's configuration.
+    install() {
+        "$tools/bin/uv" pip install --quiet --python "$kept/bin/python" "$@" ||
+            "$kept/bin/pip" --quiet --disable-pip-version-check install "$@"
+    }
     if [ "$(cat "$kept/versions" 2>/dev/null)" != "$3 ${4:-}" ]; then
         rm -rf "$kept"
         python3 -m venv "$kept"
         # shellcheck disable=SC2086
-        if ! { "$tools/bin/uv" pip install --quiet --python "$python" pytest==9.2.0 'numpy>=2' 'pandas>=2' $3 &&
-            { [ -z "${4:-}" ] || "$tools/bin/uv" pip install --quiet --no-deps --python "$python" $4; }; }; then
+        if ! { install pytest==9.2.0 'numpy>=2' 'pandas>=2' $3 && { [ -z "${4:-}" ] || install --no-deps $4; }; }
+        then
             echo "the frameworks of the group $1 can't be installed, so the tests of their adapters don't run" >&2
             [ -z "${CI:-}" ]
             return
         fi
         echo "$3 ${4:-}" > "$kept/versions"
     fi
-    "$tools/bin/uv" pip install --quiet --python "$python" --reinstall --no-deps "$wheels"/*.whl
+    "$tools/bin/uv" pip install --quiet --python "$kept/bin/python" --reinstall --no-deps "$wheels"/*.whl
     # shellcheck disable=SC2086
-    CREWAI_DISABLE_TELEMETRY=true OTEL_SDK_DISABLED=true timeout 300 "$python" -m pytest -q -p no:cacheprovider \
-        -W ignore -o faulthandler_timeout=60 $2
+    CREWAI_DISABLE_TELEMETRY=true OTEL_SDK_DISABLED=true timeout 300 "$kept/bin/python" -m pytest -q \
+        -p no:cacheprovider -W ignore -o faulthandler_timeout=60 $2
     echo "the frameworks of the group $1: $(($(date +%s) - began)) s"
 }
 with_frameworks agents "tests/adapters/test_autogen.py tests/adapters/test_deepagents.py

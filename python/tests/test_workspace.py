@@ -13,7 +13,7 @@ def run(pool):
     def run(line, cwd=None):
         ended = workspace.start(["sh", "-lc", line], cwd=cwd)
         if isinstance(ended, Job):
-            ended = workspace.finish(pool.run(ended, timeout=5))
+            ended = workspace.finish(pool.run(ended))
         return ended.code, ended.stdout, ended.stderr
 
     run.workspace = workspace

@@ -47,7 +47,7 @@ def test_blocks_run_in_one_session():
         await executor.restart()
         assert "NameError" in (await result_of(executor, "x")).output
 
-    with_executor(main, timeout=1)
+    with_executor(main, cpu_time=1)
 
 
 def test_cancelling_ends_a_block_and_keeps_the_session():

@@ -88,7 +88,7 @@ def test_an_agent_finds_an_outlier(pool):
 
 
 def test_programs_and_tools_have_the_same_files(pool):
-    backend = HatcherySandbox(pool, timeout=1)
+    backend = HatcherySandbox(pool, cpu_time=1)
     backend.write("/a/helper.py", "NAME = 'first'\n")
     main = "import helper, os\nprint(helper.NAME, os.getcwd())\nopen('b', 'w').write('x')\n"
     backend.write("/a/main.py", main)
@@ -100,5 +100,5 @@ def test_programs_and_tools_have_the_same_files(pool):
     assert backend.delete("/workspace/a").error is None
     assert backend.delete("/workspace/a").error is not None
     ended = backend.execute("python3 -c 'while True: pass'")
-    assert ended.exit_code == 124 and "limit of 1 s" in ended.output
+    assert ended.exit_code == 124 and "cpu limit of 1 s" in ended.output
     assert backend.execute("git status").exit_code == 127

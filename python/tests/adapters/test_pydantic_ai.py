@@ -100,7 +100,7 @@ def test_failures_are_for_the_model_to_read():
         calls = ["print('seen'); 1 / 0", "half(n='x')", "half(n=1)", "half(n=4)"]
         calls += ["while True: pass", "x = 1", "x"]
         agent = Agent(
-            scripted(calls, seen), capabilities=[CodeMode(pool, limit=400, options={"timeout": 1})]
+            scripted(calls, seen), capabilities=[CodeMode(pool, limit=400, options={"cpu_time": 1})]
         )
 
         @agent.tool_plain
@@ -114,7 +114,7 @@ def test_failures_are_for_the_model_to_read():
         assert raised.startswith("seen\n") and "ZeroDivisionError" in raised
         assert "valid integer" in invalid and "only even numbers" in odd
         assert (even, kept, found) == ("2", "(no output)", "1")
-        assert "limit of 1 s" in endless
+        assert "cpu limit of 1 s" in endless
 
         # Each run has variables of its own.
         again = []

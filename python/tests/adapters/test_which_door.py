@@ -298,10 +298,10 @@ def test_door_fastapi(recipe):
     serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     serving.start()
 
-    def request(code):
+    def request(code, seconds=120):
         body = code.encode()
         head = f"POST /run HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        browser = socket.create_connection(listening.getsockname(), timeout=30)
+        browser = socket.create_connection(listening.getsockname(), timeout=seconds)
         browser.sendall(head.encode() + body)
         return browser
 
@@ -318,7 +318,7 @@ def test_door_fastapi(recipe):
             pass
         for browser in leaving:
             browser.close()
-        assert '"value":3' in answer(request("1 + 2"))
+        assert '"value":3' in answer(request("1 + 2", 30))
     finally:
         server.should_exit = True
         serving.join(timeout=60)
