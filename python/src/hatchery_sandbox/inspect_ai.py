@@ -1,7 +1,7 @@
 """A sandbox of Inspect AI: evaluations run the Python that models write, with `sandbox="hatchery"`.
 
 There is no shell and no other program: commands are `python` and `python3` with `-c CODE`, `FILE`,
-`-m MODULE` or `-`, the same in `bash --login -c "python3 -"`, and ten small ones for files, such as
+`-m MODULE` or `-`, the same in `bash --login -c "python3 -"`, and some small ones for files, such as
 `rm`. Each runs in a fresh interpreter; the files of a sample stay.
 
 `sandbox=("hatchery", "numpy,pandas")` names modules to import beforehand.
