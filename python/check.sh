@@ -2,6 +2,7 @@
 # Builds both wheels, installs them into a fresh environment, and runs the tests and the type checker
 # there. maturin builds the binary; its wheel has Python compiled for it, by the binary of HATCHERY_BINARY
 # or of `cargo build --release`, so that a first start needn't compile.
+# The adapters are tested with the frameworks that they are for, in environments that are kept.
 # Wheels are left in the folder of the first argument, if there is one.
 set -euo pipefail
 wheels="${1:+$(realpath -m "$1")}"
@@ -15,7 +16,7 @@ wheels="${wheels:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
 
 # What builds and checks; kept from run to run.
-versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0 twine==7.0.0"
+versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0 twine==7.0.0 uv==0.13.9"
 if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$tools"
     python3 -m venv "$tools"
@@ -68,6 +69,45 @@ fi
 echo "from installing the wheels to the first result: $(($(date +%s) - began)) s"
 "$folder/venv/bin/mypy" --cache-dir "$folder/mypy"
 timeout 300 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests
+
+# Runs tests with frameworks at these versions. Each group has an environment, since their requirements
+# contradict each other. Without a network its tests are left out, but in CI they fail.
+with_frameworks() { # NAME TESTS PACKAGES [PACKAGES-WITHOUT-REQUIREMENTS]
+    local kept="$tools-$1" began
+    began="$(date +%s)"
+    # uv takes seconds where pip takes minutes, but doesn't read pip's configuration.
+    install() {
+        "$tools/bin/uv" pip install --quiet --python "$kept/bin/python" "$@" ||
+            "$kept/bin/pip" --quiet --disable-pip-version-check install "$@"
+    }
+    if [ "$(cat "$kept/versions" 2>/dev/null)" != "$3 ${4:-}" ]; then
+        rm -rf "$kept"
+        python3 -m venv "$kept"
+        # shellcheck disable=SC2086
+        if ! { install pytest==9.2.0 'numpy>=2' 'pandas>=2' $3 && { [ -z "${4:-}" ] || install --no-deps $4; }; }
+        then
+            echo "the frameworks of the group $1 can't be installed, so the tests of their adapters don't run" >&2
+            [ -z "${CI:-}" ]
+            return
+        fi
+        echo "$3 ${4:-}" > "$kept/versions"
+    fi
+    "$tools/bin/uv" pip install --quiet --python "$kept/bin/python" --reinstall --no-deps "$wheels"/*.whl
+    # shellcheck disable=SC2086
+    CREWAI_DISABLE_TELEMETRY=true OTEL_SDK_DISABLED=true timeout 300 "$kept/bin/python" -m pytest -q \
+        -p no:cacheprovider -W ignore -o faulthandler_timeout=60 $2
+    echo "the frameworks of the group $1: $(($(date +%s) - began)) s"
+}
+with_frameworks agents "tests/adapters/test_autogen.py tests/adapters/test_deepagents.py
+    tests/adapters/test_dspy.py tests/adapters/test_langchain.py tests/adapters/test_openai_agents.py
+    tests/adapters/test_pydantic_ai.py tests/adapters/test_schedulers.py tests/adapters/test_smolagents.py
+    tests/adapters/test_which_door.py" \
+    "autogen-agentchat==0.7.5 autogen-ext==0.7.5 deepagents==0.7.32 dspy==3.4.1 fastapi==0.165.0
+    haystack-ai==3.4.1 joblib==1.6.0 langchain-tests==1.1.9 llama-index-core==0.14.25
+    llama-index-tools-mcp==0.6.0 mcp-haystack==2.1.1 openai-agents==0.24.0 pydantic-ai-slim[mcp]==2.68.0
+    skyrl-gym==0.4.0 smolagents==1.26.0 uvicorn" openrlhf==0.11.2
+with_frameworks verifiers "tests/adapters/test_which_door.py -k verifiers" verifiers==0.4.0
+with_frameworks crewai "tests/adapters/test_which_door.py -k crewai" crewai==1.15.30
 
 # The cells of the example, which assert on their own results.
 cd ../examples

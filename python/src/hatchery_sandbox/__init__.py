@@ -15,6 +15,7 @@ functions. An `Outcome` says how a job ended; exceptions are of one of three fam
 
 from hatchery_sandbox._async import AsyncFuture, AsyncPool, AsyncSession
 from hatchery_sandbox._config import SessionSettings
+from hatchery_sandbox._describe import describe
 from hatchery_sandbox._errors import (
     ConnectionLostError,
     HatcheryError,
@@ -51,6 +52,7 @@ from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
 from hatchery_sandbox._outcome import ChangedFile, LimitHit, Outcome, ProgramException, Request, Usage
 from hatchery_sandbox._pool import Pool
+from hatchery_sandbox._rewards import rewards
 from hatchery_sandbox._session import Session
 from hatchery_sandbox._source import UnsendableError
 
@@ -100,6 +102,8 @@ __all__ = [
     "UnknownSessionError",
     "UnsupportedValueError",
     "Usage",
+    "describe",
+    "rewards",
 ]
 
 __version__ = "0.1.0"

@@ -6,13 +6,14 @@ import atexit
 import itertools
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from hatchery_sandbox import _progress
-from hatchery_sandbox._errors import SandboxFailedError
+from hatchery_sandbox._errors import PoolError, SandboxFailedError
 from hatchery_sandbox._pool import Pool
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ UNDECIDED = ("undecided", "task_error")
 TIME_LIMITS = ("cpu", "wall")
 
 _pool: Pool | None = None
+_lock = threading.Lock()
 
 
 class Options(TypedDict, total=False):
@@ -49,13 +51,14 @@ class Verdict:
 
 
 def shared_pool(workers: int | None = None) -> Pool:
-    """Returns the pool of this process for grading, with at most one worker for each CPU."""
+    """Returns the pool of this process for what is given none, with at most one worker for each CPU."""
     global _pool
-    if _pool is None or _pool.is_closed:
-        cpus = os.cpu_count() or 1
-        _pool = Pool(workers=min(workers or cpus, cpus))
-        atexit.register(_pool.close)
-    return _pool
+    with _lock:
+        if _pool is None or _pool.is_closed:
+            cpus = os.cpu_count() or 1
+            _pool = Pool(workers=min(workers or cpus, cpus))
+            atexit.register(_pool.close)
+        return _pool
 
 
 def message(
@@ -78,12 +81,8 @@ def checked(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdict(line: dict[str, Any]) -> Verdict:
-    """Returns the verdict of a line of results.
-
-    Raises:
-        SandboxFailedError: The sandbox failed each time.
-    """
-    name, told = checked(line)["verdict"], line["message"]
+    """Returns the verdict of a line of results."""
+    name, told = line["verdict"], line["message"]
     if name in UNDECIDED:
         return Verdict(None, f"{name}: {told}")
     if name == "passed":
@@ -91,10 +90,11 @@ def verdict(line: dict[str, Any]) -> Verdict:
     return Verdict(False, "timed out" if line.get("limit") in TIME_LIMITS else f"failed: {told}")
 
 
-def grade(
+def lines(
     pool: Pool, requests: Iterable[dict[str, Any]], progress: _progress.Progress = None
-) -> Iterator[tuple[int, Verdict]]:
-    """Grades many samples, and yields the place and the verdict of each as it ends."""
+) -> Iterator[tuple[int, dict[str, Any] | PoolError]]:
+    """Grades many samples, and yields the place of each and its line of results as it ends, or why there
+    is none."""
     following = enumerate(requests)
     bar = _progress.bar(progress, None)
     waiting: dict[futures.Future[Any], int] = {}
@@ -105,10 +105,31 @@ def grade(
             if not waiting:
                 break
             for done in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
-                yield waiting.pop(done), verdict(done.result()[0])
+                yield waiting.pop(done), _line(done)
                 bar.update(1)
     finally:
         bar.close()
+
+
+def _line(done: futures.Future[Any]) -> dict[str, Any] | PoolError:
+    try:
+        return checked(done.result()[0])
+    except PoolError as error:
+        return error
+
+
+def grade(
+    pool: Pool, requests: Iterable[dict[str, Any]], progress: _progress.Progress = None
+) -> Iterator[tuple[int, Verdict]]:
+    """Grades many samples, and yields the place and the verdict of each as it ends.
+
+    Raises:
+        PoolError: One couldn't be graded.
+    """
+    for index, line in lines(pool, requests, progress):
+        if isinstance(line, PoolError):
+            raise line
+        yield index, verdict(line)
 
 
 def grade_one(

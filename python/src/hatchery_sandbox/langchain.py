@@ -14,19 +14,19 @@ from typing import Any
 from langchain_core.tools import StructuredTool
 
 from hatchery_sandbox._async import AsyncPool, AsyncSession
+from hatchery_sandbox._describe import TOOL_DESCRIPTION, describe
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool
 from hatchery_sandbox._session import Session
 
-_DESCRIPTION = (
-    "Runs a Python program in a sandbox and returns what it prints and the value of its last "
-    "expression. There is no network, and there are no files of the host."
-)
-
 
 def python_tool(
-    runner: Pool | Session | AsyncPool | AsyncSession, name: str = "run_python", **options: Any
+    runner: Pool | Session | AsyncPool | AsyncSession,
+    name: str = "run_python",
+    *,
+    limit: int | None = 10_000,
+    **options: Any,
 ) -> StructuredTool:
     """Returns a tool that runs programs. The artifact of its messages is `Outcome.to_dict`, plain data
     that checkpointers can store.
@@ -34,6 +34,7 @@ def python_tool(
     Args:
         runner: A pool, where each call starts fresh, or a session, whose variables stay.
         name: What the model calls it.
+        limit: The most characters that a call returns.
         options: Those of jobs, such as `timeout` in seconds.
     """
 
@@ -42,22 +43,22 @@ def python_tool(
 
         async def run_async(code: str) -> tuple[str, Message]:
             outcome = await waiting.run(code, **options)
-            return text(outcome), _artifact(outcome)
+            return describe(outcome, limit), _artifact(outcome)
 
         return StructuredTool.from_function(
             coroutine=run_async,
             name=name,
-            description=_DESCRIPTION,
+            description=TOOL_DESCRIPTION,
             response_format="content_and_artifact",
         )
     plain = runner
 
     def run(code: str) -> tuple[str, Message]:
         outcome = plain.run(code, **options)
-        return text(outcome), _artifact(outcome)
+        return describe(outcome, limit), _artifact(outcome)
 
     return StructuredTool.from_function(
-        run, name=name, description=_DESCRIPTION, response_format="content_and_artifact"
+        run, name=name, description=TOOL_DESCRIPTION, response_format="content_and_artifact"
     )
 
 
@@ -76,14 +77,3 @@ def _is_storable(value: object) -> bool:
     if isinstance(value, dict):
         return all(map(_is_storable, value.values()))
     return not isinstance(value, list) or all(map(_is_storable, value))
-
-
-def text(outcome: Outcome) -> str:
-    """Returns an outcome in words, for a model."""
-    parts = [outcome.stdout, outcome.stderr]
-    if outcome.repr is not None:
-        parts.append(outcome.repr)
-    if not outcome.success:
-        exception = outcome.exception
-        parts.append(exception.traceback if exception else outcome.message or outcome.status)
-    return "\n".join(part.rstrip("\n") for part in parts if part) or "(no output)"

@@ -14,6 +14,7 @@ from typing import Any
 
 from smolagents.local_python_executor import CodeOutput, PythonExecutor
 
+from hatchery_sandbox._describe import describe
 from hatchery_sandbox._errors import HatcheryError
 from hatchery_sandbox._functions import HostFunction, Lent
 from hatchery_sandbox._pool import Pool
@@ -85,7 +86,7 @@ class HatcheryExecutor(PythonExecutor):
         try:
             outcome.raise_for_status()
         except HatcheryError as error:
-            raise type(error)(f"{outcome.stdout}{error}", outcome) from None
+            raise type(error)(describe(outcome, None), outcome) from None
         value = outcome.value if outcome.has_value else outcome.repr
         return CodeOutput(output=value, logs=outcome.stdout, is_final_answer=False)
 
