@@ -203,6 +203,14 @@ impl Rules {
         Self(self.0.iter().cloned().chain([rules]).collect())
     }
 
+    fn refusal(&self, what: String) -> Failure {
+        let layers = match self.0.len() {
+            ..2 => "",
+            _ => "; the pool's rules and those of the tenant and the job must all allow it",
+        };
+        Failure::new(FailureReason::Rule, format!("no rule allows {what}{layers}"))
+    }
+
     /// Returns what no rule allows as a refusal that names one that would.
     pub(crate) fn check(
         &self,
@@ -210,10 +218,7 @@ impl Rules {
         origin: &Origin,
         path: &str,
     ) -> Result<(), Failure> {
-        let refused = |why: &str| {
-            let text = format!("no rule allows {method} {origin}{path}: {why}");
-            Err(Failure::new(FailureReason::Rule, text))
-        };
+        let refused = |why: &str| Err(self.refusal(format!("{method} {origin}{path}: {why}")));
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return refused("this method is never allowed");
         }
@@ -238,10 +243,9 @@ impl Rules {
         let reaches = |rule: &&Rule| rule.origins.reaches(host, port);
         if !self.0.iter().all(|layer| layer.iter().any(|rule| reaches(&rule))) {
             let origin = Origin::likely(host.clone(), port);
-            let text = format!(
-                "no rule allows connections to {host}:{port}: a rule such as `GET {origin}/*` would"
-            );
-            return Err(Failure::new(FailureReason::Rule, text));
+            return Err(self.refusal(format!(
+                "connections to {host}:{port}: a rule such as `GET {origin}/*` would"
+            )));
         }
         let is_private =
             |layer: &Vec<Rule>| layer.iter().filter(reaches).any(|rule| rule.allows_private);
