@@ -10,7 +10,7 @@ use hatchery::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{builder, calm, value, with_own_pool, with_pool};
+use crate::support::{builder, calm, value, with_own_pool, with_pool, with_preloaded_pool};
 
 fn price() -> HostFunction {
     HostFunction::sync("price", |arguments: Value| match arguments["item"].as_str() {
@@ -207,6 +207,27 @@ fn what_is_done_to_a_recorded_session_is_in_the_recording() {
         session.stop_recording().await.unwrap();
         session.close();
         assert_eq!(verified(pool, &path).await, ["equal"; 4]);
+    });
+}
+
+/// Its copied pages are in more ranges than one scan of the page map returns.
+#[test]
+fn a_session_with_a_figure_is_recorded_and_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    with_preloaded_pool(|pool| async {
+        let figure = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]); plt.show(); x = 5";
+        let spin = Job::code("while True: pass").timeout(Duration::from_millis(100));
+        let jobs = vec![Job::code(figure), spin, Job::code("plt.plot([x]); plt.show()")];
+        let path = recorded(pool, folder.path(), "figures", jobs).await;
+        assert_eq!(verified(pool, &path).await, ["equal", "time", "equal"]);
+
+        let session = pool.session("saved figure").await.unwrap();
+        session.run(Job::code(figure)).await.unwrap();
+        session.save(folder.path().join("saved")).await.unwrap();
+        let revived = pool.revive("revived figure", folder.path().join("saved")).await.unwrap();
+        assert_eq!(value(&revived.run(Job::code("x")).await.unwrap()), json!(5));
+        revived.close();
+        session.close();
     });
 }
 
