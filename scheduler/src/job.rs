@@ -81,7 +81,10 @@ pub struct JobRequest {
 /// so it must not block.
 #[derive(Clone, derive_more::Debug)]
 #[debug("JobObserver")]
-pub struct JobObserver(Arc<dyn Fn(&Outcome, bool) + Send + Sync>);
+pub struct JobObserver(Arc<OnOutcome>);
+
+/// Gets an outcome, and whether the caller asked the job to end.
+type OnOutcome = dyn Fn(&Outcome, bool) + Send + Sync;
 
 impl JobObserver {
     /// Creates one from a function of the outcome, and of whether the caller asked the job to end.

@@ -376,6 +376,8 @@ impl RecordingFile {
         let own = turn.outcome_blobs().min(blobs.len());
         for (name, part) in turn.program() {
             let text = match name.as_str() {
+                // What comes of another seed shows in the outcomes.
+                "deterministic" => continue,
                 // Numbers of blobs, which stand behind those of the outcome.
                 "stdin" => String::new(),
                 "files" => {

@@ -250,6 +250,9 @@ async fn diff(
         return Ok(Exit::Success);
     };
     terminal::print(format_args!("the recordings part in turn {turn}"))?;
+    if first.header().get("seed") != second.header().get("seed") {
+        terminal::note("their seeds differ, and so do random numbers");
+    }
     parts.iter().for_each(show_part);
     if [first, second]
         .iter()
@@ -258,9 +261,13 @@ async fn diff(
         let mut found = Vec::new();
         for recording in [first, second] {
             let pool = start_pool(builder(arguments, recording)?).await?;
-            match recording.session_at(&pool, SESSION, turn).await {
-                Ok(session) => found.push(variables(&session).await?),
-                Err(error) => terminal::note(hatchery::error::chain(&error)),
+            let read = async {
+                let session = recording.session_at(&pool, SESSION, turn).await?;
+                variables(&session).await
+            };
+            match read.await {
+                Ok(variables) => found.push(variables),
+                Err(error) => terminal::note(format_args!("no variables are compared: {error:#}")),
             }
             pool.drain().await;
         }

@@ -70,8 +70,12 @@ fn the_turn_in_which_two_recordings_part_is_shown() {
     let files = recordings(folder.path());
     let (code, shown, said) = replay(&["--diff", &files[0], &files[1]]);
     assert_eq!(code, Some(1), "{shown}{said}");
-    // They have other seeds.
-    assert!(shown.contains("the recordings part in turn 1"), "{shown}");
+    assert!(said.contains("their seeds differ"), "{said}");
+    assert!(shown.contains("the recordings part in turn 3"), "{shown}");
+    for part in ["  stdout\n- \n+ two\n", "  variable x\n- 1\n+ 2\n", "program: code\n- x = 1\n"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains("variable y"), "{shown}");
     let (code, shown, _) = replay(&["--diff", &files[0], &files[0]]);
     assert_eq!((code, shown.as_str()), (Some(0), "the recordings have the same 3 turns\n"));
 }
