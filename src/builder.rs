@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use egress::Egress;
 use engine::{
-    CacheDir, Destination, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec, Interface,
-    Limits, Network, PinnedModule, ProgressSink, Setup, Silent,
+    CacheDir, Destination, Deterministic, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec,
+    Interface, Limits, Network, PinnedModule, ProgressSink, Setup, Silent,
 };
 use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use crate::failure::Error;
 use crate::functions::{ExposedFunctions, HostFunction};
 use crate::network::PoolEgress;
+use crate::record::recorders::Recorders;
 use crate::runtime::{Hatchery, JobDefaults};
 use loading::PackageSource;
 
@@ -117,6 +118,19 @@ impl Builder {
     /// Sets where interpreters run. Default: `$HATCHERY_ISOLATION`, else on threads.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = Some(isolation);
+        self
+    }
+
+    /// Makes jobs [reproducible](crate::Job::deterministic) that don't say so themselves. Default:
+    /// they have the machine's clock and random numbers.
+    ///
+    /// ```
+    /// use hatchery::{Deterministic, Hatchery};
+    ///
+    /// let builder = Hatchery::builder().deterministic(Deterministic::new(7));
+    /// ```
+    pub fn deterministic(mut self, deterministic: Deterministic) -> Self {
+        self.jobs.deterministic = Some(deterministic);
         self
     }
 
@@ -468,7 +482,8 @@ impl Builder {
         let functions = ExposedFunctions::by_pool(self.functions.clone())?;
         let pythons = self.load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds.clone()).await?;
-        Ok(Hatchery { scheduler, jobs: Arc::new(jobs), network, egress, functions, pythons })
+        let (jobs, recorders) = (Arc::new(jobs), Recorders::default());
+        Ok(Hatchery { scheduler, jobs, network, egress, functions, pythons, recorders })
     }
 
     /// Finds or builds the image of the default build, and starts no pool.

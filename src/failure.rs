@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::network::NetworkError;
 use crate::pythons::InvalidPython;
+use crate::record::error::RecordError;
 use crate::source::InvalidSource;
 use egress::InvalidRule;
 use engine::{
@@ -102,6 +103,9 @@ pub enum Error {
         #[source]
         cause: InvalidSource,
     },
+    /// A session can't be recorded, or a recording not be replayed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The thread that loads, reads or writes died.
     #[error("the thread that loads or stores the data died")]
     Load(#[source] Cause),
@@ -169,6 +173,7 @@ impl Error {
                 | SessionError::OtherBuild { .. }
                 | SessionError::OtherImage { .. },
             ) => ProblemKind::Usage,
+            Self::Record(error) if !matches!(error, RecordError::Stopped(_)) => ProblemKind::Usage,
             Self::Build { source, .. } => source.kind(),
             Self::Engine(error) | Self::Image(ImageError::Engine(error)) if is_no_build(error) => {
                 ProblemKind::Usage

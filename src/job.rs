@@ -15,6 +15,7 @@ use scheduler::{JobRequest, Priority};
 use self::wire::Asked;
 use crate::failure::Error;
 use crate::functions::HostFunction;
+use crate::record::writer::TurnRecorder;
 use crate::source;
 
 mod script;
@@ -45,6 +46,10 @@ pub struct Job {
     pub(crate) network: Option<Network>,
     /// The requests that it may make; without it, all that the pool allows.
     pub(crate) egress: Option<Vec<Rule>>,
+    /// What records it, if it is recorded.
+    pub(crate) turn: Option<TurnRecorder>,
+    /// Whether its program has its functions already: those of a recording.
+    pub(crate) has_functions: bool,
 }
 
 impl Job {
@@ -59,7 +64,7 @@ impl Job {
         Self::of(Program { source: source.into(), ..Program::default() })
     }
 
-    fn of(program: Program) -> Self {
+    pub(crate) fn of(program: Program) -> Self {
         Self { request: JobRequest { program, ..JobRequest::default() }, ..Self::default() }
     }
 

@@ -51,6 +51,7 @@
 //!   idle sessions.
 //! - **Sharing**: [`TenantConfig`] and [`Priority`]; a [`Refusal`] says why a job isn't admitted.
 //! - **Host functions**: [`HostFunction`] and [`HostError`]; [`recording`] replays their calls.
+//! - **Recordings**: [`Session::record`] and [`Hatchery::recorder`]; [`record`] runs them again.
 //! - **Images**: [`Builder::preload`], [`Builder::setup`] and [`Builder::package`] say what is in
 //!   one; [`image`] lists and removes them, and [`cache`] everything else that is cached.
 //! - **Tools of agents**: [`Job::from_tool_call`], [`Outcome::to_tool_json`] and the schemas in
@@ -98,6 +99,7 @@ pub use scheduler::{
 pub use session::Checkpoint;
 pub use session::Session;
 
+mod attached;
 mod builder;
 pub mod cache;
 mod failure;
@@ -109,6 +111,7 @@ mod network;
 mod output;
 pub mod python;
 mod pythons;
+pub mod record;
 mod runtime;
 mod session;
 pub mod source;
@@ -122,6 +125,7 @@ pub mod tool;
 #[doc = include_str!("../docs/guide/getting-started.md")]
 #[doc = include_str!("../docs/guide/jobs.md")]
 #[doc = include_str!("../docs/guide/sessions.md")]
+#[doc = include_str!("../docs/guide/recordings.md")]
 #[doc = include_str!("../docs/guide/sharing.md")]
 #[doc = include_str!("../docs/guide/host-functions.md")]
 struct Guide;
@@ -388,6 +392,9 @@ pub mod status {
 pub mod value {
     #[doc(inline)]
     pub use engine::{Column, Element, Frame, Tagged};
+
+    #[doc(hidden)]
+    pub use crate::attached::{Attached, attach, data_of};
 }
 
 /// Jobs as JSON, for everything that takes them from others: the crate `hatchery-wire`, which

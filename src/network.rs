@@ -53,8 +53,8 @@ pub(crate) struct PoolEgress {
 }
 
 impl PoolEgress {
-    /// Lets a job make the requests that the pool, its tenant's and these rules allow. A deterministic job makes
-    /// none, unless a recording answers them.
+    /// Lets a job make the requests that the pool, its tenant's rules and these allow. A
+    /// deterministic job makes none, unless it records them or a recording answers them.
     fn serve(
         &self,
         request: &mut JobRequest,
@@ -62,7 +62,7 @@ impl PoolEgress {
     ) -> Result<(), NetworkError> {
         let program = &mut request.program;
         let recorded = program.replays.as_ref().map(|recording| recording.network.clone());
-        if program.deterministic.is_some() && recorded.is_none() {
+        if program.deterministic.is_some() && recorded.is_none() && !program.records_calls {
             return Ok(());
         }
         let replays: Option<EgressRecording> = match recorded {

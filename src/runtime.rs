@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{ImageInfo, Interface, Limits, Network, Outcome, PackageInfo};
+use engine::{Deterministic, ImageInfo, Interface, Limits, Network, Outcome, PackageInfo};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, Scheduler, SchedulerStatus, Ticket};
 
@@ -12,6 +12,7 @@ use crate::functions::ExposedFunctions;
 use crate::job::Job;
 use crate::network::{self, PoolEgress};
 use crate::pythons::Pythons;
+use crate::record::recorders::Recorders;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
 ///
@@ -30,6 +31,7 @@ pub struct Hatchery {
     /// What all jobs can call.
     pub(crate) functions: ExposedFunctions,
     pub(crate) pythons: Pythons,
+    pub(crate) recorders: Recorders,
 }
 
 /// What jobs have that don't say otherwise.
@@ -37,6 +39,8 @@ pub struct Hatchery {
 pub(crate) struct JobDefaults {
     pub(crate) limits: Limits,
     pub(crate) interface: Interface,
+    /// Of jobs that don't say themselves.
+    pub(crate) deterministic: Option<Deterministic>,
 }
 
 impl Hatchery {
@@ -314,6 +318,7 @@ impl Hatchery {
     /// ```
     pub async fn drain(&self) {
         self.scheduler.drain().await;
+        self.recorders.finish().await;
     }
 
     /// Accepts no more jobs, finishes those that end within this time, cancels the others, and ends
@@ -329,6 +334,7 @@ impl Hatchery {
     /// ```
     pub async fn drain_for(&self, time: Duration) {
         self.scheduler.drain_for(time).await;
+        self.recorders.finish().await;
     }
 
     /// Accepts no more jobs, cancels those already admitted, and ends every worker.
@@ -345,6 +351,7 @@ impl Hatchery {
     /// ```
     pub async fn abort(&self) {
         self.scheduler.abort().await;
+        self.recorders.finish().await;
     }
 
     /// Submits a job, to a session if there is one, which can call these functions and its own.
@@ -363,13 +370,23 @@ impl Hatchery {
         };
         let session_build = session.map(|(_, build)| build);
         let build = self.pythons.of_job(job.python.as_deref(), session_build)?;
+        let (turn, python) = (job.turn.take(), job.python.clone());
+        let has_functions = job.has_functions;
         let mut request = job.into_request(&self.jobs.limits)?;
+        let deterministic = &mut request.program.deterministic;
+        *deterministic = deterministic.or(self.jobs.deterministic);
+        if let Some(turn) = &turn {
+            turn.prepare(&mut request.program);
+        }
         request.session = session.map(|(session, _)| session);
         request.build = build;
-        request.program.functions = functions;
+        if !has_functions {
+            request.program.functions = functions;
+        }
         request.program.interface.get_or_insert(self.jobs.interface);
         request.program.network = network;
         network::serve_requests(self.egress.as_ref(), &mut request, asked)?;
+        request.observer = turn.map(|turn| turn.observe(&request, python));
         Ok(self.scheduler.submit(request).await?)
     }
 }

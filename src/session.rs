@@ -10,6 +10,7 @@ use crate::failure::Error;
 use crate::functions::{ExposedFunctions, HostFunction};
 use crate::job::Job;
 use crate::pythons::InvalidPython;
+use crate::record::recorders::SessionRecorder;
 use crate::runtime::Hatchery;
 
 /// A session: jobs run one after another on one state, and each sees what earlier ones left.
@@ -44,9 +45,9 @@ use crate::runtime::Hatchery;
 /// [`Hatchery::session`] opens a fresh session under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
-    hatchery: Hatchery,
+    pub(crate) hatchery: Hatchery,
     name: String,
-    session: SessionId,
+    pub(crate) session: SessionId,
     /// The build of its interpreters.
     build: BuildId,
     /// The functions that this handle lends, and those with the pool's.
@@ -111,7 +112,10 @@ impl Session {
     ///
     /// # Errors
     /// The job was refused.
-    pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
+    pub async fn submit(&self, mut job: Job) -> Result<Ticket, Error> {
+        if let Some(recorder) = self.hatchery.recorders.of(self.session) {
+            job.turn = Some(recorder.turn(self.state()).await?);
+        }
         self.hatchery.submit_to(Some((self.session, self.build)), job, &self.exposed).await
     }
 
@@ -221,7 +225,8 @@ impl Session {
     ///
     /// # Errors
     /// A job of the session runs or waits, the session is gone, or the checkpoint is from another
-    /// Python build.
+    /// Python build. Or the session is [recorded](Self::record), and the checkpoint's jobs weren't
+    /// deterministic.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if checkpoint.build != self.build {
             let name = self.hatchery.pythons.name(checkpoint.build).to_owned();
@@ -230,7 +235,20 @@ impl Session {
             );
         }
         let state = checkpoint.state.as_ref().map(Suspended::fork);
-        Ok(self.hatchery.scheduler.replace(self.session, state).await?)
+        self.replace(state).await
+    }
+
+    /// Replaces the session's state; `None` is that of a fresh one.
+    async fn replace(&self, state: Option<Suspended>) -> Result<(), Error> {
+        let recorder = self.hatchery.recorders.of(self.session);
+        if let (Some(_), Some(state)) = (&recorder, &state) {
+            SessionRecorder::check(state_of(state)?)?;
+        }
+        self.hatchery.scheduler.replace(self.session, state).await?;
+        if let Some(recorder) = recorder {
+            recorder.replaced().await;
+        }
+        Ok(())
     }
 
     /// Returns the files of the session's workspace as they are now, with their contents. A job
@@ -296,15 +314,16 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn reset(&self) -> Result<(), Error> {
-        Ok(self.hatchery.scheduler.replace(self.session, None).await?)
+        self.replace(None).await
     }
 
     /// Closes the session once its jobs have ended, and drops its state.
     pub fn close(self) {
+        self.hatchery.recorders.close(self.session);
         self.hatchery.scheduler.close_session(self.session);
     }
 
-    async fn state(&self) -> Result<SessionState, Error> {
+    pub(crate) async fn state(&self) -> Result<SessionState, Error> {
         match self.hatchery.scheduler.capture(self.session).await? {
             Some(suspended) => Ok(state_of(&suspended)?.clone()),
             None => {

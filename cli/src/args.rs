@@ -1,7 +1,7 @@
 //! Command-line arguments, exactly as typed.
 
 pub(crate) use batch::{BatchArguments, ProgressForm};
-pub(crate) use grade::GradeArguments;
+pub(crate) use grade::{GradeArguments, RecordedSamples};
 pub(crate) use groups::{HostFiles, HostFolders};
 pub(crate) use image::{BuildArguments, ImageCommand, PackagesArguments, RemoveArguments};
 pub(crate) use kernel::{
@@ -12,6 +12,7 @@ pub(crate) use nats::{AccessArguments, NatsArguments, SubmitArguments, WorkerArg
 pub(crate) use notebook::{
     NotebookArguments, NotebookCommand, NotebookProgress, ParameterArguments, ParametersArguments,
 };
+pub(crate) use replay::ReplayArguments;
 pub(crate) use serve::ServeArguments;
 
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ mod kernel;
 mod limits;
 mod nats;
 mod notebook;
+mod replay;
 mod serve;
 
 /// The heading of options that every command has.
@@ -105,6 +107,11 @@ pub(crate) enum Command {
     Top(TopArguments),
     /// Open a Python prompt, in a session that keeps its variables.
     Repl(Box<ReplArguments>),
+    /// Show recorded sessions, run them again and compare, or continue from any turn.
+    ///
+    /// Exit codes: 0 if all turns that can be repeated are equal; 1 if some differ, or the file has no
+    /// end; 2 if the file was changed.
+    Replay(Box<ReplayArguments>),
     /// Run Jupyter notebooks, and resume at the cell that failed.
     #[command(subcommand)]
     Notebook(NotebookCommand),
@@ -281,6 +288,11 @@ pub(crate) struct ReplArguments {
     /// so on. Values that are more than text become result-1.html or similar.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
+
+    /// Record each session in a new file in this folder, for `hatchery replay`. Programs then see a clock
+    /// that begins now and advances only while they run.
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    pub(crate) record: Option<PathBuf>,
 
     /// Pass the output of programs to the terminal unchanged. By default, control characters and
     /// escape sequences are shown, not obeyed, except colours, styles and those of progress bars.

@@ -11,6 +11,7 @@ mod nats;
 pub(crate) mod notebook;
 pub(crate) mod python;
 pub(crate) mod repl;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod shell;

@@ -82,6 +82,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Worker(arguments) => cmd::worker::run(*arguments).await,
         Command::Submit(arguments) => beside_its_tasks(cmd::batch::submit(*arguments)).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
+        Command::Replay(arguments) => cmd::replay::run(*arguments).await,
         Command::Repl(arguments) => cmd::repl::run(*arguments).await,
         Command::Notebook(NotebookCommand::Run(arguments)) => cmd::notebook::run(*arguments).await,
         Command::Kernel(arguments) => cmd::kernel::run(*arguments).await,

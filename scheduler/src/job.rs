@@ -73,6 +73,28 @@ pub struct JobRequest {
     /// Whether it is a test of the pool itself: then no total, measure, metric or decision tells of
     /// it.
     pub is_self_test: bool,
+    /// Receives the outcome before the caller does.
+    pub observer: Option<JobObserver>,
+}
+
+/// Receives the outcome of a job, even if its ticket was dropped. It runs on a thread that decides,
+/// so it must not block.
+#[derive(Clone, derive_more::Debug)]
+#[debug("JobObserver")]
+pub struct JobObserver(Arc<OnOutcome>);
+
+/// Gets an outcome, and whether the caller asked the job to end.
+type OnOutcome = dyn Fn(&Outcome, bool) + Send + Sync;
+
+impl JobObserver {
+    /// Creates one from a function of the outcome, and of whether the caller asked the job to end.
+    pub fn new(ended: impl Fn(&Outcome, bool) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ended))
+    }
+
+    pub(crate) fn ended(&self, outcome: &Outcome, was_stopped: bool) {
+        (self.0)(outcome, was_stopped);
+    }
 }
 
 /// What the model knows of a job.
@@ -205,6 +227,7 @@ pub(crate) struct LiveJob {
     pub(crate) deadline: Option<Duration>,
     /// Taken when the outcome is sent.
     pub(crate) reply: Option<oneshot::Sender<Box<Outcome>>>,
+    pub(crate) observer: Option<JobObserver>,
     pub(crate) submitted: Duration,
     /// When the present try was dispatched, and to which worker.
     pub(crate) dispatched: Option<(Duration, WorkerId)>,

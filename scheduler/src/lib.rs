@@ -30,7 +30,7 @@ pub use decision::{
 pub use decision::{Decisions, NextDecision};
 pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use explain::{Explanation, JobState, WaitReason};
-pub use job::{DEFAULT_TENANT, JobRequest, Priority};
+pub use job::{DEFAULT_TENANT, JobObserver, JobRequest, Priority};
 pub use metrics::describe as describe_metrics;
 pub use scheduler::Scheduler;
 pub use status::{

@@ -36,6 +36,8 @@ mod limits;
 mod network;
 /// Several Python builds in one pool: jobs, sessions and packages by the names of builds.
 mod pythons;
+/// Sessions that are recorded, and what is done with the recordings.
+mod recordings;
 /// What a job returns besides its output: representations of values, displays, figures, exceptions.
 mod results;
 /// Deadlines, tenants, memory, and the scheduler's reports about them.

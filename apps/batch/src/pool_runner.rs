@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hatchery::event::EventKind;
 use hatchery::files::OutputFolder;
+use hatchery::record::Recorder;
 use hatchery::wire::Intake;
 use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::{Notify, watch};
@@ -46,6 +47,7 @@ pub struct PoolRunner {
     give: Box<dyn Fn(Job) -> Job + Send + Sync>,
     has_contents: bool,
     kept: OutputFolders,
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// The job of a line, for a pool of this process.
@@ -69,7 +71,15 @@ impl PoolRunner {
             give: Box::new(|job| job),
             has_contents: false,
             kept: OutputFolders::default(),
+            recorder: None,
         }
+    }
+
+    /// Records every job. Finish the recorder once the batch has ended.
+    #[must_use]
+    pub fn record(mut self, recorder: Arc<Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
     }
 
     /// Gives something to the job of every line: limits, files, whatever a [`Job`] can have. What the
@@ -127,14 +137,20 @@ impl PoolRunner {
     fn outcome(&self, job: LineJob) -> impl Future<Output = Result<Ended, Error>> + use<> {
         let LineJob { job, deadline } = job;
         let (pool, in_pool) = (self.pool.clone(), Arc::clone(&self.in_pool));
-        let stragglers = self.stragglers.clone();
+        let (stragglers, recorder) = (self.stragglers.clone(), self.recorder.clone());
         stragglers.iter().for_each(|stragglers| stragglers.begin());
         let due = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
         async move {
             // Releases its copy of the job as soon as the pool has accepted it.
             let submit = move |left: Option<Duration>| {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
-                async move { pool.submit(job).await }
+                let recorder = recorder.clone();
+                async move {
+                    match recorder {
+                        Some(recorder) => recorder.submit(job).await,
+                        None => pool.submit(job).await,
+                    }
+                }
             };
             let ended = match until_accepted(due, &in_pool, submit).await {
                 Ok(ticket) => {

@@ -37,6 +37,9 @@ pub enum GradeError {
     /// The pool refuses a job.
     #[error("the pool refused a job")]
     Pool(#[from] hatchery::Error),
+    /// A recording has no verdict of this version.
+    #[error("the recording has no verdict that this version of Hatchery can repeat")]
+    NoVerdict(#[source] serde_json::Error),
     /// A task of the program that grades has panicked.
     #[error("grading failed: {0}")]
     Task(String),

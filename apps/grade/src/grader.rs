@@ -83,15 +83,20 @@ impl Grader {
     pub async fn start(builder: Builder, settings: Settings) -> Result<Self, GradeError> {
         let settings = Settings { at_once: settings.at_once.max(1), ..settings };
         let builder = builder.workers(settings.at_once * 2).queue_limit_bytes(usize::MAX);
+        let builder = match settings.is_deterministic {
+            true => builder.deterministic(Settings::deterministic()),
+            false => builder,
+        };
         let folder = tempfile::tempdir().map_err(GradeError::Modules)?;
         let builder = guest::preload(builder, folder.path()).map_err(GradeError::Modules)?;
         let permits = Arc::new(Semaphore::new(settings.at_once));
         Ok(Self { pool: builder.start().await?, settings, permits, known: Arc::default() })
     }
 
-    /// Returns the same grader with other settings, but for `at_once`.
+    /// Returns the same grader with other settings, but for `at_once` and `is_deterministic`.
     pub fn with_settings(&self, settings: Settings) -> Self {
-        Self { settings: Settings { at_once: self.settings.at_once, ..settings }, ..self.clone() }
+        let Settings { at_once, is_deterministic, .. } = self.settings;
+        Self { settings: Settings { at_once, is_deterministic, ..settings }, ..self.clone() }
     }
 
     /// Returns the pool.

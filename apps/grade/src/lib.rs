@@ -20,7 +20,7 @@
 //! let samples = read_samples(Path::new("samples.jsonl"), &tasks)?.read;
 //! let grader = Arc::new(Grader::start(Hatchery::builder(), Settings::default()).await?);
 //! let results =
-//!     grade_all(grader, tasks.into(), samples, None, Earlier::default(), |_, _| {}).await?;
+//!     grade_all(grader, tasks.into(), samples, None, Earlier::default(), None, |_, _| {}).await?;
 //! println!("{}", Report::new(&results, &[1, 10]).text());
 //! # Ok(())
 //! # }
@@ -29,6 +29,7 @@
 
 pub use error::{GradeError, InvalidLine};
 pub use grader::Grader;
+pub use record::{VerdictRecord, VerdictRecorder};
 pub use report::{Change, Comparison, Estimate, Method, Report, TaskReport};
 pub use results::{Earlier, ResultsFile, grade_all, read_results};
 pub use settings::Settings;
@@ -41,6 +42,7 @@ mod checker;
 mod error;
 mod grader;
 mod guest;
+mod record;
 mod report;
 mod results;
 mod settings;

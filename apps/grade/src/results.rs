@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::error::{GradeError, InvalidLine};
 use crate::grader::Grader;
+use crate::record::VerdictRecorder;
 use crate::task::{Sample, Task, read};
 use crate::verdict::{Graded, Verdict};
 
@@ -133,8 +134,8 @@ impl Earlier {
 }
 
 /// Grades samples concurrently, by the grader's settings, and returns the results in the order of
-/// the samples. `out` gets each result as it comes, but not those that it has. `tell` is called
-/// with each, and whether it was graded now.
+/// the samples. `out` gets each result as it comes, but not those that it has, and `recorder` those
+/// that are graded now. `tell` is called with each, and whether it was graded now.
 ///
 /// # Errors
 /// The pool refuses a job, or the results can't be written. What was written stays.
@@ -144,6 +145,7 @@ pub async fn grade_all(
     samples: Vec<Sample>,
     mut out: Option<ResultsFile>,
     mut earlier: Earlier,
+    recorder: Option<VerdictRecorder>,
     mut tell: impl FnMut(&Graded, bool),
 ) -> Result<Vec<Graded>, GradeError> {
     let mut results: Vec<Option<Graded>> = vec![None; samples.len()];
@@ -170,7 +172,12 @@ pub async fn grade_all(
             }
             first_of.insert(digest, place);
             let (grader, tasks) = (grader.clone(), tasks.clone());
-            running.spawn(async move { (place, grader.grade(&tasks[sample.task], &sample).await) });
+            let recorder = recorder.clone();
+            running.spawn(async move {
+                let task = &tasks[sample.task];
+                let graded = grader.grade(task, &sample).await;
+                (place, kept(recorder.as_ref(), &grader, task, &sample, graded).await)
+            });
         }
         let Some(joined) = running.join_next().await else { break };
         let (place, graded) = joined.map_err(|error| GradeError::Task(error.to_string()))?;
@@ -185,12 +192,28 @@ pub async fn grade_all(
         let first = first_of.get(&digest).and_then(|&first| results[first].clone());
         if let Some(first) = first {
             let graded = Graded { task_id: task_id.clone(), sample: sample.number, ..first };
+            let task = &tasks[sample.task];
+            let graded = kept(recorder.as_ref(), &grader, task, &sample, Ok(graded)).await?;
             put(&mut out, &earlier, &graded)?;
             tell(&graded, false);
             results[place] = Some(graded);
         }
     }
     Ok(results.into_iter().flatten().collect())
+}
+
+/// Keeps a verdict, if verdicts are kept, and returns it.
+async fn kept(
+    recorder: Option<&VerdictRecorder>,
+    grader: &Grader,
+    task: &Task,
+    sample: &Sample,
+    graded: Result<Graded, GradeError>,
+) -> Result<Graded, GradeError> {
+    if let (Some(recorder), Ok(graded)) = (recorder, &graded) {
+        recorder.keep(grader, task, sample, graded).await?;
+    }
+    graded
 }
 
 fn put(

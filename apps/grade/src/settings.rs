@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hatchery::Limits;
+use hatchery::{Deterministic, Limits};
+use serde::{Deserialize, Serialize};
 
 /// How many times its CPU time a sample may take in all. A busy machine then changes no verdict,
 /// since this only ends programs that wait.
@@ -13,7 +14,7 @@ const LEAST_WALL: Duration = Duration::from_secs(20);
 const MOST_CALLS: u64 = u64::MAX;
 
 /// What samples may use, and how they are graded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
     /// CPU time of each sample on all its tests. Default: 40 s. Right programs of data sets take up
     /// to 9 s natively, and four times as long in WebAssembly.
@@ -32,6 +33,9 @@ pub struct Settings {
     /// Whether the tasks' own solutions are graded first, to check the tests and how they can run.
     /// Default: yes.
     pub check_solutions: bool,
+    /// Whether all interpreters have one fixed clock and fixed random numbers, so that a verdict can be
+    /// repeated. Default: no.
+    pub is_deterministic: bool,
     /// Samples that are graded at once. Default: 1.
     pub at_once: usize,
 }
@@ -52,12 +56,18 @@ impl Default for Settings {
             limits: Limits { output_bytes: 16 << 20, ..Limits::default() },
             allow_shared: false,
             check_solutions: true,
+            is_deterministic: false,
             at_once: 1,
         }
     }
 }
 
 impl Settings {
+    /// Returns the clock and random numbers of deterministic interpreters.
+    pub(crate) fn deterministic() -> Deterministic {
+        Deterministic::new(0)
+    }
+
     /// Returns the limits of an interpreter that may take this CPU time.
     pub(crate) fn limits(&self, cpu_time: Duration) -> Limits {
         let wall_time = self.wall_time.unwrap_or_else(|| LEAST_WALL.max(cpu_time * WALL_FACTOR));

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{GradeError, InvalidLine};
@@ -14,7 +15,7 @@ mod cases;
 pub(crate) mod forms;
 
 /// A task with its tests.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
     /// The id by which samples name it.
@@ -36,7 +37,8 @@ pub struct Task {
 }
 
 /// How answers are tested.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Suite {
     /// Test code, which runs in an interpreter of its own.
@@ -79,7 +81,7 @@ pub enum Suite {
 }
 
 /// One run of a program with standard input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Case {
     /// What the program reads.
@@ -89,7 +91,8 @@ pub struct Case {
 }
 
 /// How the output of a program is compared.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Checker {
     /// It must be the same, but for white space at the end.
@@ -146,7 +149,7 @@ pub struct TaskOptions {
 }
 
 /// One answer to a task.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Sample {
     /// The task that it answers, by its place among the tasks.

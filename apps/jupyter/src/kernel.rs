@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Job, Limits};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -25,6 +26,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(200);
 pub struct Kernel {
     sockets: Sockets,
     interrupts: watch::Sender<u64>,
+    recordings: Option<RecordFolder>,
 }
 
 impl Kernel {
@@ -34,9 +36,14 @@ impl Kernel {
     /// An address is in use or isn't one of this machine.
     pub async fn bind(connection: &Connection) -> Result<Self, KernelError> {
         let sockets = Sockets::bind(connection).await?;
-        let kernel = Self { sockets, interrupts: watch::Sender::new(0) };
+        let kernel = Self { sockets, interrupts: watch::Sender::new(0), recordings: None };
         kernel.sockets.iopub.announce("starting").await;
         Ok(kernel)
+    }
+
+    /// Records each of its sessions in a file of this folder, if there is one.
+    pub fn with_recordings(self, recordings: Option<RecordFolder>) -> Self {
+        Self { recordings, ..self }
     }
 
     /// Returns what raises `KeyboardInterrupt` in the running cell, if one runs, as a front end does.
@@ -57,10 +64,11 @@ impl Kernel {
         limits: Limits,
         given: Job,
     ) -> Result<(), KernelError> {
-        let Self { sockets, interrupts } = self;
+        let Self { sockets, interrupts, recordings } = self;
         let Sockets { shell, control, stdin, iopub, session, tasks } = sockets;
         let (functions, questions) = Questions::new(stdin);
-        let sessions = Sessions::open(pool, limits, given, functions.into(), session).await?;
+        let functions = functions.into();
+        let sessions = Sessions::open(pool, limits, given, functions, recordings, session).await?;
         let about: Option<Value> = sessions.ask(guest::ABOUT, []).await;
         let version = about.as_ref().and_then(|about| about["version"].as_str());
         let info = guest::info(version.unwrap_or("3"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hatchery::error::chain;
+use hatchery::record::RecordFolder;
 use hatchery::{Checkpoint, Error, Hatchery, HostFunction, Job, Limits, Refusal, Session, Verdict};
 use notebook::guest::own_limits;
 use notebook::{Prepared, Problem};
@@ -30,6 +31,7 @@ pub(crate) struct Sessions {
     given: Job,
     functions: Vec<HostFunction>,
     prepared: Prepared,
+    recordings: Option<RecordFolder>,
     /// What the names of its sessions in the pool begin with, which no other kernel has.
     prefix: String,
     /// Contains the present one, once that has begun.
@@ -45,6 +47,7 @@ impl Sessions {
         limits: Limits,
         given: Job,
         functions: Vec<HostFunction>,
+        recordings: Option<RecordFolder>,
         prefix: String,
     ) -> Result<Self, KernelError> {
         let mut sessions = Self {
@@ -53,6 +56,7 @@ impl Sessions {
             given,
             functions,
             prepared: Prepared::default(),
+            recordings,
             prefix,
             open: BTreeMap::new(),
             present: FIRST.to_owned(),
@@ -68,6 +72,7 @@ impl Sessions {
         let session = self.pool.session(&name).await.map_err(KernelError::Session)?;
         let functions = self.functions.iter().cloned();
         let session = session.functions(functions).map_err(KernelError::Session)?;
+        self.record(&session).await.map_err(KernelError::Session)?;
         let first = self.prepared.first_job(&self.pool, &session, &self.limits).await;
         for job in [first.with_files_of(&self.given), guest::begin(&self.limits)] {
             let outcome = session.run(job).await.map_err(KernelError::Session)?;
@@ -77,6 +82,14 @@ impl Sessions {
         }
         self.open.insert(self.present.clone(), session);
         Ok(())
+    }
+
+    /// Records a session, if sessions are recorded.
+    async fn record(&self, session: &Session) -> Result<(), Error> {
+        match &self.recordings {
+            Some(folder) => folder.record(session).await,
+            None => Ok(()),
+        }
     }
 
     /// Returns the name of a session in the pool.
@@ -134,6 +147,7 @@ impl Sessions {
                 }
                 check_room(self.open.len(), "sessions")?;
                 let session = self.present().fork(&self.named(&name)).await.map_err(failed)?;
+                self.record(&session).await.map_err(failed)?;
                 self.open.insert(name.clone(), session);
                 let from = std::mem::replace(&mut self.present, name);
                 let present = &self.present;

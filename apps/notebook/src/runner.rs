@@ -135,6 +135,11 @@ impl<'a> Run<'a> {
         if let Some(cache) = self.cache() {
             self.states.finish(cache).await;
         }
+        if let Some(session) = &self.session
+            && let Err(error) = session.stop_recording().await
+        {
+            errors.push(error.into());
+        }
         Report {
             end,
             notebook: self.task.notebook.clone(),
@@ -197,6 +202,9 @@ impl<'a> Run<'a> {
             None => self.settings.pool.session(&session_name(&self.task)).await?,
         };
         let session = self.session.insert(session);
+        if let Some(folder) = &self.settings.record {
+            folder.record(session).await?;
+        }
         if let Some(state) = &self.pending {
             session.restore(&state.checkpoint).await?;
         }

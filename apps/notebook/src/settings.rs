@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Job, Limits, Session};
 
 use crate::document::{CodeCell, Notebook};
@@ -52,6 +53,9 @@ pub struct Settings {
     /// so every cell runs. Notebooks that may connect to something always run from their start. So do
     /// those that get folders of more than 10,000 files or 1 GiB.
     pub prefixes: Option<PrefixCache>,
+    /// Where each session is recorded. It then can't continue from states or saved sessions. Default:
+    /// nowhere.
+    pub record: Option<RecordFolder>,
     /// Receives the progress. Default: nobody.
     pub observer: Arc<dyn Observer>,
     prepared: Prepared,
@@ -71,6 +75,7 @@ impl Settings {
             allows_errors: false,
             writes: true,
             prefixes: None,
+            record: None,
             observer: Arc::new(()),
             prepared: Prepared::default(),
             inputs: Job::default(),

@@ -52,6 +52,11 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     pub(crate) cut_stragglers: Option<f64>,
 
+    /// Record all jobs in a new file in this folder, for `hatchery replay`. Each is deterministic, with its
+    /// own seed unless its line has one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) host: HostFiles,
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::groups::parse_workers;
 use super::image::ImageArguments;
@@ -13,6 +13,15 @@ use super::limits::{FileLimits, parse_memory, parse_time, whole};
 
 /// More samples at once than any machine has CPUs for.
 const MOST_AT_ONCE: usize = 4096;
+
+/// Which verdicts are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordedSamples {
+    /// Those of samples that didn't pass.
+    Failed,
+    /// Those of all samples.
+    All,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct GradeArguments {
@@ -42,6 +51,15 @@ pub(crate) struct GradeArguments {
     /// Write the report as a page of HTML to this file.
     #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Write what repeats a verdict to a new file in this folder for each sample that fails, for
+    /// `hatchery replay --verify`. Interpreters then have a fixed clock and fixed random numbers.
+    #[arg(long, value_name = "DIR", conflicts_with = "compare")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Which samples `--record` keeps.
+    #[arg(long, value_name = "WHICH", requires = "record", value_enum, default_value = "failed")]
+    pub(crate) record_samples: RecordedSamples,
 
     /// Compare two files of results: pass@1 of each, the paired difference, and the tasks that changed.
     #[arg(long, value_name = "FILE", num_args = 2)]

@@ -11,7 +11,8 @@ use super::limits::ProgramArguments;
 use super::{Arguments, Command};
 
 /// Options whose values are paths of this machine, perhaps with a name before or after `=`.
-const PATHS: [&str; 7] = ["beside", "mount", "package", "python", "requirements", "setup", "unix"];
+const PATHS: [&str; 8] =
+    ["beside", "mount", "package", "python", "record", "requirements", "setup", "unix"];
 
 /// The folder in which the kernel starts.
 const HERE: &str = ".";
@@ -61,6 +62,11 @@ pub(crate) struct KernelOptions {
     #[arg(long, value_name = "PATH", conflicts_with_all =
         ["python", "host", "isolation", "preload", "setup", "package", "packages", "requirements"])]
     pub(crate) unix: Option<PathBuf>,
+
+    /// Record each session in a new file in this folder, for `hatchery replay`. Cells then see a clock
+    /// that begins now and advances only while they run.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) folders: HostFolders,

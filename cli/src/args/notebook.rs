@@ -130,6 +130,11 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
+    /// Record each notebook in a new file in this folder, for `hatchery replay`. Implies --fresh. Cells
+    /// then see a clock that begins now and advances only while they run.
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) record: Option<PathBuf>,
+
     /// Number of notebooks that run at once, or `MIN..MAX` to follow the load. Default: the number
     /// of CPUs.
     #[arg(long, value_name = "N", value_parser = parse_workers)]

@@ -32,6 +32,11 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDR", group = "ways")]
     pub(crate) http: Vec<String>,
 
+    /// Record each session in a new file in this folder, for `hatchery replay`. Programs then see a clock
+    /// that begins now and advances only while they run.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+
     /// Read the tokens that HTTP requests need. Each line has a token, a space and its tenant; an
     /// administrator's has only the token. Without this option, only this machine is served.
     #[arg(long, value_name = "FILE", requires = "http")]

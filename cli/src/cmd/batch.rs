@@ -4,9 +4,11 @@
 pub(crate) use submission::submit;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
 use hatchery::error::counted;
+use hatchery::record::{RecordFolder, Recorder};
 use hatchery::{Builder, Hatchery, Job};
 use progress::Progress;
 use replace::is_same;
@@ -50,6 +52,13 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     if let Some(folder) = displays {
         runner = runner.keep_displays(folder);
     }
+    let recorder = match arguments.record {
+        Some(folder) => {
+            Some(Arc::new(RecordFolder::open(folder)?.recorder(&hatchery, "batch").await?))
+        }
+        None => None,
+    };
+    let runner = recorder.iter().cloned().fold(runner, PoolRunner::record);
     let batch = Batch::new(runner);
     let batch = if arguments.ordered { batch.ordered() } else { batch };
     let has_out = arguments.out.is_some();
@@ -62,11 +71,20 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
                 None => "interrupted",
             });
             hatchery.abort().await;
+            finish(recorder).await?;
             return Ok(exit);
         }
     };
     hatchery.drain().await;
+    finish(recorder).await?;
     Ok(sum_up(&summary))
+}
+
+async fn finish(recorder: Option<Arc<Recorder>>) -> Result<(), hatchery::Error> {
+    match recorder {
+        Some(recorder) => recorder.finish().await,
+        None => Ok(()),
+    }
 }
 
 /// Says how a batch has ended, and returns how the command ends.

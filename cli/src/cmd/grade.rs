@@ -7,13 +7,14 @@ use anyhow::Context;
 use bytesize::ByteSize;
 use grade::{
     Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
-    grade_all, own_samples, read_results, read_samples, read_tasks,
+    VerdictRecorder, grade_all, own_samples, read_results, read_samples, read_tasks,
 };
 use hatchery::error::{chain, counted};
+use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Interface, Limits};
 use serde::Serialize;
 
-use crate::args::GradeArguments;
+use crate::args::{GradeArguments, RecordedSamples};
 use crate::exit::{Exit, UsageError};
 use crate::pool::cpus;
 use crate::{progress, signals, terminal};
@@ -23,6 +24,11 @@ pub(super) mod shared;
 /// Modules that most samples and tests import, so that they are imported once for all.
 const PRELOAD: &str = "ast bisect collections contextlib copy datetime decimal fractions functools heapq \
      importlib inspect itertools json math operator random re statistics string typing unittest";
+
+/// Returns the modules that a grader's interpreters import first.
+pub(super) fn preload() -> impl Iterator<Item = &'static str> {
+    PRELOAD.split(' ')
+}
 
 pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
     if let Some(files) = &arguments.compare {
@@ -61,20 +67,28 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
             .set(Limits { output_bytes: bytes(arguments.output), ..Limits::default() }),
         allow_shared: arguments.allow_shared,
         check_solutions: !arguments.no_solutions,
+        is_deterministic: arguments.record.is_some(),
         at_once: match (arguments.at_once, &arguments.workers) {
             (Some(at_once), _) => at_once,
             (None, Some(workers)) => (workers.end() / 2).max(1),
             (None, None) => cpus(),
         },
     };
-    let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
+    let recorder = match arguments.record {
+        Some(folder) => {
+            let keeps_all = arguments.record_samples == RecordedSamples::All;
+            Some(VerdictRecorder::new(RecordFolder::open(folder)?, keeps_all))
+        }
+        None => None,
+    };
+    let builder = Hatchery::builder().preload(preload()).progress(progress::sink());
     let builder = arguments.image.apply(builder)?.interface(Interface::Grade);
     let grader = Arc::new(Grader::start(builder, settings).await?);
     let pool = grader.pool().clone();
     let mut interrupts = signals::interrupts(1)?;
     let mut kept = 0;
     let tell = |_: &Graded, is_new: bool| kept += usize::from(!is_new);
-    let grading = grade_all(grader, tasks.read.into(), samples, out, earlier, tell);
+    let grading = grade_all(grader, tasks.read.into(), samples, out, earlier, recorder, tell);
     let results = tokio::select! {
         results = grading => results?,
         exit = interrupts.first() => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use hatchery::error::chain;
+use hatchery::record::RecordFolder;
 use hatchery::wire::{Problem, ProblemKind, VERSION};
 use hatchery::{Builder, Hatchery, Job};
 use jupyter::{Connection, InstallLocation, Kernel, KernelSpec};
@@ -51,6 +52,7 @@ async fn serve(arguments: &KernelArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(u32::MAX)?;
     // Before the pool starts, so that a front end sees the kernel's heartbeat.
     let kernel = Kernel::bind(&connection).await.with_context(unusable)?;
+    let kernel = kernel.with_recordings(recordings(options)?);
     let interrupt = kernel.interrupter();
     let interrupting = async {
         let mut heard = 0;
@@ -116,6 +118,11 @@ async fn install(arguments: InstallArguments) -> anyhow::Result<Exit> {
     }
     terminal::note(format_args!("installed the kernel `{}` in {}", spec.name, folder.display()));
     Ok(Exit::Success)
+}
+
+/// Returns the folder in which its sessions are recorded.
+fn recordings(options: &KernelOptions) -> Result<Option<RecordFolder>, hatchery::Error> {
+    options.record.clone().map(RecordFolder::open).transpose()
 }
 
 /// Returns a job with the folders that the cells can read.
@@ -211,6 +218,8 @@ pub(in crate::cmd) async fn serve_in(
     let given = given(&options).map_err(|error| usage(format!("{error:#}")))?;
     let failed = |error: jupyter::KernelError| usage(chain(&error).to_string());
     let kernel = Kernel::bind(&connection).await.map_err(failed)?;
+    let recordings = recordings(&options).map_err(|error| error.problem())?;
+    let kernel = kernel.with_recordings(recordings);
     let limits = options.programs.limits();
     kernel.serve(pool, limits, given).await.map_err(failed)?;
     Ok(Value::Null)

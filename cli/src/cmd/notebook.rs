@@ -15,6 +15,7 @@ use ::notebook::{
 };
 use anyhow::Context;
 use hatchery::cache::CacheDir;
+use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Interface, Job, Limits};
 use replace::{Access, replace};
 use tokio::sync::Semaphore;
@@ -76,6 +77,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     settings.allows_errors = arguments.allow_errors;
     settings.prefixes = prefixes(&arguments)?;
     settings.writes = tasks::writes(&arguments);
+    settings.record = arguments.record.clone().map(RecordFolder::open).transpose()?;
     let names = told.iter().map(|told| told.name.clone()).collect();
     let board = Arc::new(Board::new(names, arguments.progress));
     settings.observer = Arc::clone(&board) as Arc<dyn Observer>;
@@ -125,7 +127,7 @@ async fn run_all(
 
 /// Returns the states that notebooks share, unless all cells shall run.
 fn prefixes(arguments: &NotebookArguments) -> anyhow::Result<Option<PrefixCache>> {
-    if arguments.fresh || arguments.check.is_some() {
+    if arguments.fresh || arguments.check.is_some() || arguments.record.is_some() {
         return Ok(None);
     }
     let folder = match std::env::var_os(STATES_VARIABLE) {

@@ -15,7 +15,10 @@ use ::notebook::guest::own_limits;
 use anyhow::Context;
 use hatchery::error::{chain, counted};
 use hatchery::outcome::MimeBundle;
-use hatchery::{Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Session, Verdict};
+use hatchery::record::{RecordFolder, RecordingFile};
+use hatchery::{
+    Builder, Error, Hatchery, Interface, Job, Limits, Outcome, Refusal, Session, Verdict,
+};
 
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
@@ -50,6 +53,17 @@ const JUDGE: &str = "<judge>";
 const LAST_SAVE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
+    // One worker for the session and one for the judge: a session with threads can't give way.
+    let builder = arguments.programs.image.apply(arguments.programs.builder())?.workers(2);
+    converse(arguments, builder, None).await
+}
+
+/// Opens a prompt in a pool of this image, after a turn of a recording if one is given.
+pub(super) async fn converse(
+    arguments: ReplArguments,
+    builder: Builder,
+    recorded: Option<(&RecordingFile, usize)>,
+) -> anyhow::Result<Exit> {
     screen::set_raw(arguments.raw_output);
     // Before there is work that could be lost.
     let kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
@@ -64,17 +78,17 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let begin = inputs::add_mounts(begin, &arguments.host.folders)?;
     let files = inputs::read_named(&arguments.host.input)?;
     let (function, calls) = guest::read_line();
-    // One worker for the session and one for the judge: a session with threads can't give way.
-    let builder = arguments.programs.builder().workers(2).limits(limits.clone());
-    let builder = arguments.programs.image.apply(builder.function(function))?;
+    let builder = builder.limits(limits.clone()).function(function);
     let hatchery = start_pool(builder.interface(Interface::Prompt)).await?;
-    let session = match kept.as_ref().and_then(SessionFile::existing) {
-        Some(file) => hatchery
+    let session = match (recorded, kept.as_ref().and_then(SessionFile::existing)) {
+        (Some((recording, turn)), _) => recording.session_at(&hatchery, FIRST, turn).await?,
+        (None, Some(file)) => hatchery
             .revive(FIRST, file)
             .await
             .with_context(|| format!("can't continue the session in `{}`", file.display()))?,
-        None => hatchery.session(FIRST).await?,
+        (None, None) => hatchery.session(FIRST).await?,
     };
+    let record = arguments.record.map(RecordFolder::open).transpose()?;
     let judge = hatchery.session(JUDGE).await?;
     let begun = judge.run(Job::code(guest::begin()).limits(own_limits(&limits))).await?;
     if let Verdict::SandboxFailed(failure) = begun.verdict {
@@ -94,6 +108,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         begin,
         calls,
         kept,
+        record,
         outputs,
         display_folder: arguments.save_displays,
         shown: Vec::new(),
@@ -109,6 +124,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         exit = endings.first_or_closed() => Ok(exit),
         ended = repl.converse(&mut reader) => ended,
     };
+    let recorded = repl.stop_recording(&ended).await;
     let kept = match &ended {
         Ok(Exit::Signal(_)) | Err(_) => {
             reader.give_up();
@@ -127,6 +143,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         let file = arguments.session.unwrap_or_default();
         return Err(problem.context(format!("the session is not saved in `{}`", file.display())));
     }
+    recorded?;
     ended
 }
 
@@ -153,6 +170,8 @@ struct Repl {
     calls: Calls,
     /// The file for the current session at the end.
     kept: Option<SessionFile>,
+    /// Where sessions are recorded (`--record`).
+    record: Option<RecordFolder>,
     outputs: Option<Outputs>,
     /// The folder for displays (`--save-displays`).
     display_folder: Option<PathBuf>,
@@ -432,6 +451,21 @@ impl Repl {
             Some(kept) if kept.is_at(file) => kept.save(&session).await,
             _ => workspace::save(&session, file).await,
         }
+    }
+
+    /// Ends the recordings, once the jobs that were cancelled have ended.
+    async fn stop_recording(&self, ended: &anyhow::Result<Exit>) -> anyhow::Result<()> {
+        let is_recorded = self.record.is_some();
+        for session in self.sessions.values().filter(|_| is_recorded) {
+            let stopping = session.stop_recording();
+            let time = self.limits.grace.saturating_add(LAST_SAVE);
+            let stopped = match ended {
+                Ok(Exit::Signal(_)) | Err(_) => tokio::time::timeout(time, stopping).await,
+                Ok(_) => Ok(stopping.await),
+            };
+            stopped.context("the recording took too long to end")??;
+        }
+        Ok(())
     }
 
     /// Saves the current session to the file of `--session`, if given.

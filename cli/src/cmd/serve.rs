@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use hatchery::record::RecordFolder;
 use hatchery::status::Phase;
 use hatchery::{Builder, Job};
 use serve::frames::{UnixServer, serve_stdio};
@@ -50,7 +51,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     let folders = inputs::add_mounts(Job::default(), &arguments.folders)?;
     let service = {
         let grading = grade::shared::grading(&arguments)?;
-        let starting = start(builder(&arguments)?, grading);
+        let recordings = arguments.record.clone().map(RecordFolder::open).transpose()?;
+        let starting = start(builder(&arguments)?, grading, recordings);
         tokio::select! {
             started = starting => started?,
             exit = interrupts.first() => return Ok(exit),
@@ -110,8 +112,13 @@ fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     Ok(arguments.size.set(arguments.programs.image.apply_to_all(builder)?))
 }
 
-async fn start(builder: Builder, grading: Grading) -> anyhow::Result<Service> {
+async fn start(
+    builder: Builder,
+    grading: Grading,
+    recordings: Option<RecordFolder>,
+) -> anyhow::Result<Service> {
     let service = Service::new(start_pool(builder).await?);
+    let service = recordings.into_iter().fold(service, Service::with_recordings);
     let kernels = Arc::new(|pool, connection, options| -> Answering {
         Box::pin(kernel::serve_in(pool, connection, options))
     });

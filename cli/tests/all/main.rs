@@ -79,6 +79,9 @@ mod packages;
 /// Notebooks that begin like others: which cells run.
 mod prefixes;
 
+/// Recordings: of prompts, batches and verdicts; shown, verified, continued and compared.
+mod replay;
+
 /// The prompt, without a terminal.
 mod repl;
 

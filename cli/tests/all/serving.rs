@@ -17,8 +17,14 @@ mod client;
 
 /// A server over standard streams.
 pub(crate) fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
+    over_stdio_with(&[])
+}
+
+/// The same with further options.
+pub(crate) fn over_stdio_with(options: &[&str]) -> (Child, Client<ChildStdout, ChildStdin>) {
     let mut child = hatchery()
         .args(["serve", "--stdio", "--workers", "2", "--quiet"])
+        .args(options)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

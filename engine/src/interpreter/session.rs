@@ -188,6 +188,54 @@ impl SessionState {
         Err(foreign.refusal(path, images))
     }
 
+    /// Returns the clock and the random numbers that its first run asked for.
+    pub fn deterministic(&self) -> Option<Deterministic> {
+        self.inner.life.deterministic
+    }
+
+    /// Returns whether anything has run in it.
+    pub fn has_run(&self) -> bool {
+        self.inner.life.has_run
+    }
+
+    /// Splits the session, without mounted folders, into parts of which several states of one
+    /// session have many in common.
+    pub fn to_parts(&self) -> SessionParts {
+        let mut saved = self.saved(SavedHost::of(&self.inner.host));
+        let bytes = std::mem::take(&mut saved.bytes);
+        let mut rest = bytes.as_slice();
+        let pages = saved.pages.iter().map(|(_, blocks)| {
+            let (page, after) = rest.split_at(PagePatch::bytes_of(*blocks));
+            rest = after;
+            page.to_vec()
+        });
+        SessionParts { pages: pages.collect(), head: saved.sealed() }
+    }
+
+    /// Puts a session together that `to_parts` split, on that of these images on which it was. It
+    /// keeps a deterministic clock and random numbers. `path` is the file that has the parts.
+    ///
+    /// # Errors
+    /// The parts are damaged, or belong to another image.
+    pub fn from_parts(
+        images: &[Image],
+        parts: &SessionParts,
+        path: &Path,
+    ) -> Result<(usize, Self), SessionError> {
+        let bad = |detail| SessionError::NotASession { path: path.to_owned(), detail };
+        let mut saved = Saved::opened(&parts.head).map_err(bad)?;
+        saved.bytes = parts.pages.concat();
+        let Some(place) = images.iter().position(|image| image.info().key == saved.image) else {
+            return Err(saved.refusal(path, images));
+        };
+        let image = &images[place];
+        match Self::of_saved(image, saved, |host| host.revive(&image.inner.layout)) {
+            Ok(state) => Ok((place, state)),
+            Err(Unread::Bad(detail)) => Err(bad(detail)),
+            Err(Unread::OtherImage(saved)) => Err(saved.refusal(path, images)),
+        }
+    }
+
     /// Packs the session into bytes, which take less memory until it continues in this process.
     #[tracing::instrument(level = "debug", name = "pack_session", skip_all)]
     pub fn pack(&self) -> PackedSession {
@@ -216,10 +264,14 @@ impl SessionState {
 
     /// Encodes the session with this host, in the layout above.
     fn to_bytes(&self, host: SavedHost) -> Vec<u8> {
+        self.saved(host).sealed()
+    }
+
+    fn saved(&self, host: SavedHost) -> Saved {
         let SessionInner { image, globals, life, .. } = &*self.inner;
         let (info, memory) = (image.info(), self.memory());
         let pages = memory.flat(image.inner.memory.bytes());
-        let mut bytes = postcard::to_stdvec(&Saved {
+        Saved {
             image: info.key.clone(),
             preload: info.preload.clone(),
             build: info.build.clone(),
@@ -229,11 +281,7 @@ impl SessionState {
             globals: globals.to_vec(),
             host,
             life: *life,
-        })
-        .expect("plain data can be encoded");
-        let hash = blake3::hash(&bytes);
-        bytes.splice(..0, MAGIC.into_iter().chain(*hash.as_bytes()));
-        bytes
+        }
     }
 
     /// Decodes what `to_bytes` encoded.
@@ -247,16 +295,14 @@ impl SessionState {
         bytes: &[u8],
         revive: impl FnOnce(SavedHost) -> Option<HostState>,
     ) -> Result<Self, Unread> {
-        let rest =
-            bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it doesn't begin as a session does"))?;
-        let (hash, body) = rest
-            .split_first_chunk::<{ blake3::OUT_LEN }>()
-            .ok_or(Unread::Bad("it is too short"))?;
-        if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
-            return Err(Unread::Bad("its checksum is wrong"));
-        }
-        let saved: Saved =
-            postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
+        Self::of_saved(image, Saved::opened(bytes).map_err(Unread::Bad)?, revive)
+    }
+
+    fn of_saved(
+        image: &Image,
+        saved: Saved,
+        revive: impl FnOnce(SavedHost) -> Option<HostState>,
+    ) -> Result<Self, Unread> {
         if saved.image != image.info().key {
             return Err(Unread::OtherImage(Box::new(saved)));
         }
@@ -272,6 +318,15 @@ impl SessionState {
     pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
         self.inner.memory.patch()
     }
+}
+
+/// A session in parts.
+#[derive(Debug)]
+pub struct SessionParts {
+    /// A saved session without its `bytes`.
+    pub head: Vec<u8>,
+    /// Those bytes, page by page.
+    pub pages: Vec<Vec<u8>>,
 }
 
 /// A session that takes less memory, until it continues in this process.
@@ -324,6 +379,25 @@ struct Saved {
 }
 
 impl Saved {
+    /// Encodes it in the layout above.
+    fn sealed(&self) -> Vec<u8> {
+        let mut bytes = postcard::to_stdvec(self).expect("plain data can be encoded");
+        let hash = blake3::hash(&bytes);
+        bytes.splice(..0, MAGIC.into_iter().chain(*hash.as_bytes()));
+        bytes
+    }
+
+    /// Decodes what `sealed` encoded; an error says what is wrong with it.
+    fn opened(bytes: &[u8]) -> Result<Self, &'static str> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or("it doesn't begin as a session does")?;
+        let (hash, body) =
+            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or("it is too short")?;
+        if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
+            return Err("its checksum is wrong");
+        }
+        postcard::from_bytes(body).map_err(|_| "its fields can't be read")
+    }
+
     /// Says why none of these images is the session's.
     fn refusal(self, path: &Path, images: &[Image]) -> SessionError {
         let Self { image: saved, preload, build, .. } = self;

@@ -9,7 +9,10 @@ use super::LimitKind;
 use crate::places::COMMON_PACKAGES;
 
 /// The interface through which a user gives jobs, whose words messages about them use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Interface {
     /// This library.

@@ -367,6 +367,7 @@ impl Tracker {
             // Without a category to return, the kernel reports regions twice.
             return_mask: wanted.any_of.into(),
         };
+        let mut done = start;
         while argument.start < end {
             // SAFETY: the argument has the layout that the kernel reads and writes. It points to
             // `vec_len` regions that are ours to write. The kernel only looks at the address range
@@ -380,7 +381,12 @@ impl Tracker {
             };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
             for region in &self.regions[..count] {
-                found(region.start..region.end);
+                // After a call that filled the vector, the kernel may report its last pages again.
+                let fresh = region.start.max(done)..region.end;
+                if !fresh.is_empty() {
+                    done = fresh.end;
+                    found(fresh);
+                }
             }
             if argument.walk_end <= argument.start {
                 return Err(io::Error::other("the kernel's page scan doesn't advance"));

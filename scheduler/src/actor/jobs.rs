@@ -30,7 +30,9 @@ impl SchedulerState {
         let cell = request.session.and_then(|id| self.cell(id));
         request.build = cell.as_ref().map_or(request.build, |cell| cell.build());
         let queued = request.queued();
-        let JobRequest { program, limits, build, session, deadline, is_self_test, .. } = *request;
+        let JobRequest {
+            program, limits, build, session, deadline, is_self_test, observer, ..
+        } = *request;
         let tenant = Arc::clone(&queued.tenant);
         let task = Task {
             job,
@@ -51,6 +53,7 @@ impl SchedulerState {
             session,
             deadline,
             reply: Some(reply),
+            observer,
             submitted: self.now,
             dispatched: None,
         });
@@ -280,7 +283,11 @@ impl SchedulerState {
         }
         if let Some(reply) = live.reply.take() {
             let unsent = Arc::clone(&self.unsent);
+            let (observer, stop) = (live.observer.take(), live.task.stop.clone());
             self.answers.push(Box::new(move || {
+                if let Some(observer) = observer {
+                    observer.ended(&outcome, stop.requested().is_some());
+                }
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
                 drop(unsent);

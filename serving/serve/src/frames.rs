@@ -25,7 +25,6 @@ pub use connection::serve;
 
 mod client;
 mod connection;
-mod data;
 mod outbox;
 mod run;
 

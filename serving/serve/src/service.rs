@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hatchery::error::Cause;
 use hatchery::files::Workspace;
 use hatchery::python::PackageInfo;
+use hatchery::record::RecordFolder;
 use hatchery::{
     Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Outcome, Session, Ticket, Verdict,
 };
@@ -34,6 +35,8 @@ pub struct Service {
     pub(crate) kernels: Option<Kernels>,
     #[debug(skip)]
     pub(crate) grading: Option<Grading>,
+    /// Where sessions are recorded, if they are.
+    recordings: Option<RecordFolder>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
     /// From where sessions for cells continue.
@@ -75,8 +78,8 @@ impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
         let (folders, prepared, kept, is_ended, connections) = Default::default();
-        let (kernels, grading) = (None, None);
-        Self { pool, kernels, grading, folders, prepared, kept, is_ended, connections }
+        let (kernels, grading, recordings) = (None, None, None);
+        Self { pool, kernels, grading, recordings, folders, prepared, kept, is_ended, connections }
     }
 
     /// Lets clients of frames have Jupyter kernels.
@@ -87,6 +90,22 @@ impl Service {
     /// Lets clients of frames have samples graded.
     pub fn with_grading(self, grading: Grading) -> Self {
         Self { grading: Some(grading), ..self }
+    }
+
+    /// Records each session in a file of this folder.
+    pub fn with_recordings(self, folder: RecordFolder) -> Self {
+        Self { recordings: Some(folder), ..self }
+    }
+
+    /// Records a session that was opened, if sessions are recorded.
+    async fn recorded(&self, opened: Result<Session, Error>) -> Result<Session, Error> {
+        let Some(folder) = &self.recordings else { return opened };
+        let session = opened?;
+        if let Err(error) = folder.record(&session).await {
+            session.close();
+            return Err(error);
+        }
+        Ok(session)
     }
 
     /// Gives every job the input files and folders of this one.
@@ -195,7 +214,7 @@ impl Service {
     ) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
         let opened = self.pool.session_on(&own, python.unwrap_or(DEFAULT_PYTHON)).await;
-        let session = opened.map_err(|error| error.problem())?;
+        let session = self.recorded(opened).await.map_err(|error| error.problem())?;
         let mut kept = self.kept.lock();
         // The pool closes sessions, too: then it has opened another one under this name.
         if kept.sessions.get(&own).is_some_and(|known| known.is_same(&session)) {
@@ -261,7 +280,7 @@ impl Service {
     pub async fn fork(&self, caller: &Caller, name: &str, to: &str) -> Result<(), Problem> {
         let own = caller.session_name(to)?;
         let fork = self.session(caller, name)?.fork(&own).await;
-        self.keep(own, to, fork)
+        self.keep(own, to, self.recorded(fork).await)
     }
 
     /// Captures a session's state under a name, in place of an earlier one of this name.
@@ -336,7 +355,7 @@ impl Service {
     pub async fn revive(&self, caller: &Caller, name: &str, path: &Path) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
         let revived = self.pool.revive(&own, path).await;
-        self.keep(own, name, revived)
+        self.keep(own, name, self.recorded(revived).await)
     }
 
     /// Closes a session once its jobs have ended, and drops its state and its checkpoints.

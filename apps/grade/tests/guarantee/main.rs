@@ -80,7 +80,7 @@ async fn grade_tasks(grader: &Arc<Grader>, tasks: Vec<Task>, samples: &[Value]) 
     write_lines(&file, samples);
     let samples = read_samples(&file, &tasks).unwrap().read;
     let earlier = Earlier::default();
-    grade_all(grader.clone(), tasks.into(), samples, None, earlier, |_, _| {}).await.unwrap()
+    grade_all(grader.clone(), tasks.into(), samples, None, earlier, None, |_, _| {}).await.unwrap()
 }
 
 /// Grades one program for one task.

@@ -43,8 +43,9 @@ async fn into_file(
     };
     let mut fresh = 0;
     let tell = |_: &Graded, is_new: bool| fresh += usize::from(is_new);
-    let results =
-        grade_all(grader.clone(), tasks.into(), samples, Some(file), earlier, tell).await.unwrap();
+    let results = grade_all(grader.clone(), tasks.into(), samples, Some(file), earlier, None, tell)
+        .await
+        .unwrap();
     (results, fresh)
 }
 

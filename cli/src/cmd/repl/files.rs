@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 use hatchery::error::{chain, counted};
 use hatchery::files::ChangeKind;
-use hatchery::{Job, Outcome, Verdict};
+use hatchery::record::RecordError;
+use hatchery::{Error, Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
 use crate::displays;
@@ -43,6 +44,14 @@ impl Repl {
     /// Installs the prompt's helpers in the current session and mounts folders. Copies of a session
     /// and session files have no mounts.
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+        if let Some(folder) = &self.record {
+            match folder.record(&self.session()).await {
+                Err(Error::Record(error @ RecordError::NotDeterministic)) => {
+                    note(format_args!("this session isn't recorded: {error}"));
+                }
+                recorded => recorded?,
+            }
+        }
         let begin = self.begin.clone();
         match self.ask(begin).await {
             Ok(outcome) => match outcome.verdict {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hatchery::decision::NextDecision;
 use hatchery::error::chain;
+use hatchery::value::Attached;
 use hatchery::{Interface, Ticket, WorkerId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
@@ -12,7 +13,6 @@ use wire::message::{ClientKind, ClientMessage, Event, RequestId, ServerMessage};
 use wire::{Problem, ProblemKind, VERSION};
 
 use super::client::FramesClient;
-use super::data::Attached;
 use super::outbox::{Frame, FrameError, Outbox, read_frame};
 use super::{ConnectionError, run};
 use crate::caller::Caller;

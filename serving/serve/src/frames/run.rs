@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hatchery::error::chain;
 use hatchery::event::{EventKind, Events};
 use hatchery::files::ChangeKind;
+use hatchery::value::{Attached, attach, data_of};
 use hatchery::{Outcome, Ticket, Verdict};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -13,7 +14,6 @@ use wire::message::{Event, RequestId, Run, ServerMessage, SessionAction};
 use wire::{Problem, ProblemKind};
 
 use super::client::{FramesClient, FramesRun, Given, lent, reply};
-use super::data::{Attached, attach, data_of};
 use super::outbox::{Gone, Outbox};
 use crate::caller::Caller;
 use crate::service::{EarlyEnd, Service};

@@ -1,21 +1,24 @@
-//! Values of programs as attachments.
+//! Values of programs as JSON with attachments: in messages of frames and in recordings.
 
-use hatchery::value::{Column, Frame, Tagged};
-use hatchery::{Array, Value};
+use engine::{Array, Column, Frame, InvalidValue, Tagged, Value};
 use wire::message::{ColumnData, Data, NamedColumn};
 use wire::{Problem, ProblemKind};
 
 /// The attachments that came with a message; each can be used once.
 #[derive(Debug)]
-pub(super) struct Attached(Vec<Option<Vec<u8>>>);
+pub struct Attached(Vec<Option<Vec<u8>>>);
 
 impl Attached {
-    pub(super) fn new(attachments: Vec<Vec<u8>>) -> Self {
+    /// Creates them from their bytes.
+    pub fn new(attachments: Vec<Vec<u8>>) -> Self {
         Self(attachments.into_iter().map(Some).collect())
     }
 
     /// Takes an attachment.
-    pub(super) fn take(&mut self, number: usize) -> Result<Vec<u8>, Problem> {
+    ///
+    /// # Errors
+    /// There is no such attachment, or it was taken before.
+    pub fn take(&mut self, number: usize) -> Result<Vec<u8>, Problem> {
         let count = self.0.len();
         self.0.get_mut(number).and_then(Option::take).ok_or_else(|| {
             usage(format!(
@@ -25,8 +28,11 @@ impl Attached {
     }
 
     /// Takes what a value needs.
-    pub(super) fn value(&mut self, data: Data) -> Result<Value, Problem> {
-        let invalid = |error: hatchery::error::InvalidValue| usage(error.to_string());
+    ///
+    /// # Errors
+    /// The data is invalid, or an attachment is missing.
+    pub fn value(&mut self, data: Data) -> Result<Value, Problem> {
+        let invalid = |error: InvalidValue| usage(error.to_string());
         Ok(match data {
             Data::Bytes { attachment } => Value::Bytes(self.take(attachment)?),
             Data::Array { dtype, shape, attachment } => {
@@ -51,7 +57,7 @@ impl Attached {
                 let attachments = attachments.into_iter().map(|number| self.take(number));
                 Value::Tagged(Tagged::new(tree, attachments.collect::<Result<_, Problem>>()?))
             }
-            _ => return Err(usage("this server doesn't know such data".to_owned())),
+            _ => return Err(usage("this Hatchery doesn't know such data".to_owned())),
         })
     }
 
@@ -67,7 +73,7 @@ impl Attached {
 }
 
 /// Returns how a value is sent, and puts its bytes behind the other attachments; `None` for JSON.
-pub(super) fn data_of<'a>(value: &'a Value, attachments: &mut Vec<&'a [u8]>) -> Option<Data> {
+pub fn data_of<'a>(value: &'a Value, attachments: &mut Vec<&'a [u8]>) -> Option<Data> {
     Some(match value {
         Value::Json(_) => return None,
         Value::Bytes(bytes) => Data::Bytes { attachment: attach(bytes, attachments) },
@@ -107,7 +113,7 @@ fn column_of<'a>(column: &'a Column, attachments: &mut Vec<&'a [u8]>) -> Option<
 }
 
 /// Puts bytes behind the attachments, and returns their place.
-pub(super) fn attach<'a>(bytes: &'a [u8], attachments: &mut Vec<&'a [u8]>) -> usize {
+pub fn attach<'a>(bytes: &'a [u8], attachments: &mut Vec<&'a [u8]>) -> usize {
     attachments.push(bytes);
     attachments.len() - 1
 }
