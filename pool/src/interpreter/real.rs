@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{
     Afterwards, Engine, Image, Outcome, PackedRest, PackedSession, SessionError, SessionState,
-    StartError,
+    SharedBytes, StartError,
 };
 
 use super::{Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState};
@@ -19,6 +19,17 @@ impl SuspendedState for SessionState {
 
     fn fork(&self) -> Suspended {
         Suspended::new(SessionState::fork(self))
+    }
+
+    fn branch(&self) -> (Suspended, Option<SharedBytes>) {
+        let (fork, shared) = SessionState::branch(self);
+        (Suspended::new(fork), Some(shared))
+    }
+
+    fn become_base_of(&self, fork: &Suspended) {
+        if let Some(fork) = fork.downcast_ref() {
+            SessionState::become_base_of(self, fork);
+        }
     }
 
     fn compact(&self) -> Option<Suspended> {

@@ -4,15 +4,26 @@ use std::any::Any;
 use std::sync::Arc;
 
 use derive_more::Debug;
+use engine::SharedBytes;
 
 /// The state of a session as its interpreter left it. It is immutable.
 pub trait SuspendedState: Any + Send + Sync {
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory that it takes, in bytes, without what is counted as shared by forks. Must
+    /// be quick.
     fn bytes(&self) -> u64;
 
     /// Returns a state for a session that continues from this one. Random numbers drawn there
     /// differ, unless the session is deterministic.
     fn fork(&self) -> Suspended;
+
+    /// Returns a state with which any number of forked sessions begin, and what they share; `None`
+    /// if they share nothing.
+    fn branch(&self) -> (Suspended, Option<SharedBytes>) {
+        (self.fork(), None)
+    }
+
+    /// Counts what this state shares with `fork`, which `branch` returned, no more as its own.
+    fn become_base_of(&self, _fork: &Suspended) {}
 
     /// Returns the same state in less memory; `None` if there is no such form. May take as long as
     /// [`Interpreter::suspend`](super::Interpreter::suspend).
@@ -28,29 +39,37 @@ pub trait SuspendedState: Any + Send + Sync {
 
 /// A suspended state. Clones share it.
 #[derive(Clone, Debug)]
-#[debug("Suspended({bytes} bytes)")]
+#[debug("Suspended({} bytes)", self.bytes())]
 pub struct Suspended {
     state: Arc<dyn SuspendedState>,
-    /// Cached, since adding it up takes a while.
-    bytes: u64,
 }
 
 impl Suspended {
     /// Wraps a state that an interpreter copied out.
     pub fn new(state: impl SuspendedState) -> Self {
-        let bytes = state.bytes();
-        Self { state: Arc::new(state), bytes }
+        Self { state: Arc::new(state) }
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory that it takes, in bytes, without what is counted as shared by forks.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.state.bytes()
     }
 
     /// Returns a state for a session that continues from this one.
     #[must_use]
     pub fn fork(&self) -> Self {
         self.state.fork()
+    }
+
+    /// Returns a state with which any number of forked sessions begin, and what they share; `None`
+    /// if they share nothing. May block, as [`Self::fork`] does.
+    pub fn branch(&self) -> (Self, Option<SharedBytes>) {
+        self.state.branch()
+    }
+
+    /// Counts what this state shares with `fork`, which `branch` returned, no more as its own.
+    pub fn become_base_of(&self, fork: &Self) {
+        self.state.become_base_of(fork);
     }
 
     /// Returns the same state in the least memory. Takes a while if it was copied between two turns.

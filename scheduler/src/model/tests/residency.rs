@@ -260,11 +260,11 @@ fn a_session_that_no_memory_or_disk_could_hold_is_not_opened() {
     let mut config = SchedulerConfig { memory_bytes: 1_000, ..config() };
     config.sessions.disk_bytes = 300;
     let mut harness = Harness::new(config);
-    assert_eq!(harness.model.refuses_session(1_000), None);
+    assert_eq!(harness.refused_session(1_000), None);
     let _ = harness.open_with(1, 300);
-    assert_eq!(harness.model.refuses_session(1_000), None);
+    assert_eq!(harness.refused_session(1_000), None);
     let _ = harness.open_with(2, 400);
-    let refused = harness.model.refuses_session(700);
+    let refused = harness.refused_session(700);
     assert!(matches!(refused, Some(Refusal::NoMemory { used: 700, needed: 700, .. })));
 }
 
