@@ -317,6 +317,5 @@ fn is_for_want_of_room(error: &Error) -> bool {
                 | TooManySessions(_)
         )
     };
-    error.is_overloaded()
-        || matches!(error, Error::Refused(refusal) if is_for_sessions(refusal))
+    error.is_overloaded() || matches!(error, Error::Refused(refusal) if is_for_sessions(refusal))
 }

@@ -379,8 +379,9 @@ pub mod status {
     };
     #[doc(inline)]
     pub use scheduler::{
-        ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus,
-        QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus, TenantStatus, Totals,
+        ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase,
+        ProgramErrorStatus, QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus,
+        TenantStatus, Totals,
     };
 }
 

@@ -313,7 +313,9 @@ impl SchedulerState {
             SchedulerMessage::Fork(forks, reply) => {
                 let answer = self.fork(*forks);
                 // A caller that stops waiting wants no forks.
-                for (session, _) in reply.send(self.count_refusal(answer)).err().into_iter().flatten().flatten() {
+                for (session, _) in
+                    reply.send(self.count_refusal(answer)).err().into_iter().flatten().flatten()
+                {
                     self.decide(Event::SessionClosed(session));
                 }
             }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::{Cause, Outcome, OwnerProcess, SharedBytes, Transcript};
-use pool::{BuildId, JobId, PoolEvent, PoolOwner, SessionId, Suspended, WorkerId};
+use engine::{Cause, Outcome, OwnerProcess, Transcript};
+use pool::{Branched, BuildId, JobId, PoolEvent, PoolOwner, SessionId, Suspended, WorkerId};
 use tokio::sync::oneshot;
 
 use crate::combiner::{Combiner, Ended};
@@ -22,14 +22,12 @@ pub(crate) type CaptureReply = oneshot::Sender<Result<(Option<Suspended>, u64), 
 /// Sessions to open with one state.
 pub(crate) struct Forks {
     pub(crate) parent: SessionId,
-    /// The state of the parent, as it was captured, and the same in its compact form.
-    pub(crate) captured: Option<(Suspended, Suspended)>,
+    /// The state of the parent, as it was captured; `None` is that of a fresh interpreter.
+    pub(crate) captured: Option<Suspended>,
     /// The turns of the parent that had ended then.
     pub(crate) turns: u64,
-    /// The state with which each begins; `None` is that of a fresh interpreter.
-    pub(crate) state: Option<Suspended>,
-    /// What that state shares with the parent's.
-    pub(crate) shared: Option<SharedBytes>,
+    /// The same state as one that is forked.
+    pub(crate) branched: Option<Branched>,
     pub(crate) names: ForkNames,
 }
 

@@ -23,7 +23,7 @@ use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fair_queue::{FairQueue, Key, Waiting};
 use crate::policy::health::Health;
-use crate::policy::residency::{Forked, Residence, Residency, Session, Turn};
+use crate::policy::residency::{ForkedSessions, Residence, Residency, Session, Turn};
 use crate::policy::workers::{Activity, Workers};
 use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
@@ -58,7 +58,7 @@ pub(crate) enum Event {
     /// id is new.
     SessionOpened { session: SessionId, tenant: Arc<str>, bytes: u64 },
     /// Sessions were forked from one.
-    SessionsForked(Forked),
+    SessionsForked(ForkedSessions),
     /// A session is no longer wanted.
     SessionClosed(SessionId),
     /// A session's state is lost, so its queued jobs can't run.
@@ -364,7 +364,7 @@ impl Model {
         }
     }
 
-    fn forked(&mut self, forked: &Forked) {
+    fn forked(&mut self, forked: &ForkedSessions) {
         self.sessions.fork(forked, self.now);
         let on = self.sessions.get(forked.parent).and_then(Session::worker);
         if let Some(worker) = on

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{SharedBytes, Transcript};
-use pool::{BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
+use engine::Transcript;
+use pool::{Branched, BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
 use ractor::Actor;
 use tokio::sync::oneshot;
 
@@ -35,10 +35,9 @@ pub struct Scheduler {
 #[derive(Debug, Clone)]
 pub struct Branch {
     parent: SessionId,
-    captured: Option<(Suspended, Suspended)>,
+    captured: Option<Suspended>,
     turns: u64,
-    state: Option<Suspended>,
-    shared: Option<SharedBytes>,
+    branched: Option<Branched>,
 }
 
 impl Scheduler {
@@ -150,11 +149,9 @@ impl Scheduler {
     /// As `capture`.
     pub async fn branch(&self, session: SessionId) -> Result<Branch, Refusal> {
         let (state, turns) = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
-        let captured = state.map(|state| (state.clone(), state.compact()));
-        // Here, since it may take a while. Each fork begins with a clone of this one.
-        let branch = captured.as_ref().map(|(_, compact)| compact.branch());
-        let (state, shared) = branch.unzip();
-        Ok(Branch { parent: session, captured, turns, state, shared: shared.flatten() })
+        // Here, since it may take a while.
+        let branched = state.clone().map(|state| state.compact().branch());
+        Ok(Branch { parent: session, captured: state, turns, branched })
     }
 
     /// Opens sessions that continue from a branch: all of them, or none. Returns their ids and
@@ -168,8 +165,8 @@ impl Scheduler {
         branch: &Branch,
         names: ForkNames,
     ) -> Result<Vec<(SessionId, Arc<str>)>, Refusal> {
-        let Branch { parent, captured, turns, state, shared } = branch.clone();
-        let forks = Box::new(Forks { parent, captured, turns, state, shared, names });
+        let Branch { parent, captured, turns, branched } = branch.clone();
+        let forks = Box::new(Forks { parent, captured, turns, branched, names });
         self.ask(|reply| SchedulerMessage::Fork(forks, reply)).await
     }
 

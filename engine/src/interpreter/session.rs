@@ -111,7 +111,7 @@ impl SessionInner {
     /// Completes it with its bytes beside what it was forked from.
     pub(super) fn counted(mut self) -> SessionState {
         let library = &self.image.inner.layout.tree;
-        let base = self.lineage.base();
+        let base = self.lineage.base().map(|base| &**base);
         let of_files = match base {
             None => self.host.tree.file_bytes(),
             Some(base) => self.host.tree.bytes_beside(&base.tree, library),
@@ -141,11 +141,10 @@ impl SessionState {
         Self::new(image, memory, globals, image.inner.host.clone(), Life::default())
     }
 
-    /// Returns the bytes of memory and files that the state holds beyond the image. What belongs to
-    /// the state from which its session was forked, and what forks of this one share, isn't
-    /// counted: [`Self::branch`] says how much that is.
+    /// Returns the bytes of memory and files that the state holds beyond the image, without what
+    /// [forks](Self::branch) share with it.
     pub fn bytes(&self) -> u64 {
-        self.inner.lineage.bytes()
+        self.inner.lineage.own_bytes
     }
 
     /// Returns the number of 4 KiB pages of guest memory that differ from the image.
@@ -172,7 +171,7 @@ impl SessionState {
     /// and isn't a delta yet. Otherwise returns `None`. Comparing pages takes 0.1 ms and more.
     pub fn compact(&self) -> Option<Self> {
         let inner = &*self.inner;
-        let memory = match (&inner.memory, inner.lineage.shared_base()) {
+        let memory = match (&inner.memory, inner.lineage.base()) {
             (SessionMemory::Delta(..), _) | (SessionMemory::Patch(_), None) => return None,
             (SessionMemory::Patch(patch), Some(base)) if Arc::ptr_eq(patch, &base.patch) => {
                 return None;

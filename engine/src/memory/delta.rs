@@ -37,23 +37,29 @@ impl PatchDelta {
     /// Returns what turns `base` into `now`.
     pub(crate) fn between(base: &MemoryPatch, now: &MemoryPatch) -> Self {
         let (mut pages, mut bytes, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        for_each_pair(&base.pages, &now.pages, |page| page.page, |base, now| match (base, now) {
-            (Some(base), None) => gone.push(base.page),
-            (Some(base), Some(now)) if base.shares_bytes(now) => {}
-            (base, Some(now)) => {
-                let is_own = |at: &usize| base.and_then(|base| base.block(*at)) != now.block(*at);
-                let own: Vec<usize> = offsets(now.blocks).filter(is_own).collect();
-                let is_as_base = base.is_some_and(|base| base.blocks == now.blocks);
-                if own.is_empty() && is_as_base {
-                    return;
+        for_each_pair(
+            &base.pages,
+            &now.pages,
+            |page| page.page,
+            |base, now| match (base, now) {
+                (Some(base), None) => gone.push(base.page),
+                (Some(base), Some(now)) if base.shares_bytes(now) => {}
+                (base, Some(now)) => {
+                    let is_own =
+                        |at: &usize| base.and_then(|base| base.block(*at)) != now.block(*at);
+                    let own: Vec<usize> = offsets(now.blocks).filter(is_own).collect();
+                    let is_as_base = base.is_some_and(|base| base.blocks == now.blocks);
+                    if own.is_empty() && is_as_base {
+                        return;
+                    }
+                    let bit = |at: &usize| 1 << (at / BLOCK_BYTES);
+                    bytes.extend(own.iter().filter_map(|at| now.block(*at)).flatten());
+                    let own = own.iter().map(bit).fold(0, std::ops::BitOr::bitor);
+                    pages.push(PageDelta { page: now.page, blocks: now.blocks, own });
                 }
-                let bit = |at: &usize| 1 << (at / BLOCK_BYTES);
-                bytes.extend(own.iter().filter_map(|at| now.block(*at)).flatten());
-                let own = own.iter().map(bit).fold(0, std::ops::BitOr::bitor);
-                pages.push(PageDelta { page: now.page, blocks: now.blocks, own });
-            }
-            (None, None) => {}
-        });
+                (None, None) => {}
+            },
+        );
         pages.shrink_to_fit();
         let (len, segments) = (now.len, now.segments.clone());
         Self { len, segments, pages, bytes: bytes.into(), gone: gone.into() }

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use engine::{
-    Afterwards, Engine, Image, Outcome, PackedRest, PackedSession, SessionError, SessionState,
-    SharedBytes, StartError,
+    Afterwards, BranchedState, Engine, Image, Outcome, PackedRest, PackedSession, SessionError,
+    SessionState, StartError,
 };
 
-use super::{Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState};
+use super::{
+    Branched, Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,
+};
 use crate::metrics;
 use crate::task::Task;
 
@@ -21,15 +23,14 @@ impl SuspendedState for SessionState {
         Suspended::new(SessionState::fork(self))
     }
 
-    fn branch(&self) -> (Suspended, Option<SharedBytes>) {
-        let (fork, shared) = SessionState::branch(self);
-        (Suspended::new(fork), Some(shared))
+    fn branch(&self) -> Branched {
+        let BranchedState { fork, own, shared } = SessionState::branch(self);
+        let (fork, own) = (Suspended::new(fork), Suspended::new(own));
+        Branched { fork, shared: Some((shared, own)) }
     }
 
-    fn become_base_of(&self, fork: &Suspended) {
-        if let Some(fork) = fork.downcast_ref() {
-            SessionState::become_base_of(self, fork);
-        }
+    fn begin_branch(&self) {
+        SessionState::begin_branch(self);
     }
 
     fn compact(&self) -> Option<Suspended> {

@@ -16,14 +16,14 @@ pub trait SuspendedState: Any + Send + Sync {
     /// differ, unless the session is deterministic.
     fn fork(&self) -> Suspended;
 
-    /// Returns a state with which any number of forked sessions begin, and what they share; `None`
-    /// if they share nothing.
-    fn branch(&self) -> (Suspended, Option<SharedBytes>) {
-        (self.fork(), None)
+    /// Makes this state one from which any number of sessions continue.
+    fn branch(&self) -> Branched {
+        Branched { fork: self.fork(), shared: None }
     }
 
-    /// Counts what this state shares with `fork`, which `branch` returned, no more as its own.
-    fn become_base_of(&self, _fork: &Suspended) {}
+    /// Counts later states of this session beside what its forks share. For a state that `branch`
+    /// returned, when it has become its session's.
+    fn begin_branch(&self) {}
 
     /// Returns the same state in less memory; `None` if there is no such form. May take as long as
     /// [`Interpreter::suspend`](super::Interpreter::suspend).
@@ -61,15 +61,16 @@ impl Suspended {
         self.state.fork()
     }
 
-    /// Returns a state with which any number of forked sessions begin, and what they share; `None`
-    /// if they share nothing. May block, as [`Self::fork`] does.
-    pub fn branch(&self) -> (Self, Option<SharedBytes>) {
+    /// Makes this state one from which any number of sessions continue. May block, as
+    /// [`Self::fork`] does.
+    pub fn branch(&self) -> Branched {
         self.state.branch()
     }
 
-    /// Counts what this state shares with `fork`, which `branch` returned, no more as its own.
-    pub fn become_base_of(&self, fork: &Self) {
-        self.state.become_base_of(fork);
+    /// Counts later states of this session beside what its forks share. For [`Branched::shared`],
+    /// when it has become its session's state.
+    pub fn begin_branch(&self) {
+        self.state.begin_branch();
     }
 
     /// Returns the same state in the least memory. Takes a while if it was copied between two turns.
@@ -93,6 +94,16 @@ impl Suspended {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
+}
+
+/// A state from which sessions continue.
+#[derive(Clone, Debug)]
+pub struct Branched {
+    /// The state with which each of them begins, by a clone.
+    pub fork: Suspended,
+    /// What they share with the state, and the state in a form that takes nothing beside that.
+    /// `None` if each of them has all of it for itself.
+    pub shared: Option<(SharedBytes, Suspended)>,
 }
 
 /// A suspended state as bytes, with the part that can't be bytes.

@@ -15,8 +15,8 @@ use crate::measures::Measures;
 use crate::metrics::{Metrics, set_gauges};
 use crate::model::{Model, TenantView};
 use crate::status::{
-    ForkOrigin, MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
-    Totals,
+    ForkOrigin, MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus,
+    TenantStatus, Totals,
 };
 use crate::timer::Clock;
 
@@ -97,11 +97,13 @@ impl Snapshot {
             let (queue_depth, evicted) = (session.waiting.len(), session.evicted.clone());
             // In its place if nobody has a copy, without allocating.
             if let Some(shown) = self.sessions.get_mut(&id) {
-                (shown.queue_depth, shown.turns, shown.evicted) = (queue_depth, open.turns, evicted);
+                (shown.queue_depth, shown.turns, shown.evicted) =
+                    (queue_depth, open.turns, evicted);
                 continue;
             }
             let OpenSession { name, cell, turns, origin, tree } = open;
-            let (name, tenant, cell) = (Arc::clone(name), Arc::clone(&tree.tenant), Arc::clone(cell));
+            let (name, tenant, cell) =
+                (Arc::clone(name), Arc::clone(&tree.tenant), Arc::clone(cell));
             let (turns, origin) = (*turns, *origin);
             let shown = ShownSession { name, tenant, queue_depth, turns, origin, cell, evicted };
             self.sessions.insert_mut(id, shown);

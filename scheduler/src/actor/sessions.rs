@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use pool::{Away, BuildId, JobId, SessionCell, SessionId, Suspended, Tier, WorkerId};
+use pool::{Away, Branched, BuildId, JobId, SessionCell, SessionId, Suspended, Tier, WorkerId};
 
 use super::{Capture, OpenSession, SchedulerState, SessionTree};
 use crate::decision::{DecisionKind, EvictionReason};
@@ -15,6 +15,7 @@ use crate::error::Refusal;
 use crate::job::{Queued, SHARED_DEFAULT_TENANT};
 use crate::message::{CaptureReply, ForkNames, Forked, Forks};
 use crate::model::{Event, Opening};
+use crate::policy::residency::ForkedSessions;
 use crate::status::{ForkOrigin, Phase};
 
 /// For how many ended sessions the reason is remembered.
@@ -105,32 +106,30 @@ impl SchedulerState {
 
     /// Opens sessions that begin with one state: all of them, or none.
     pub(super) fn fork(&mut self, forks: Forks) -> Result<Forked, Refusal> {
-        let Forks { parent, captured, turns, state, shared, names } = forks;
+        let Forks { parent, captured, turns, branched, names } = forks;
         let cell = self.open_cell(parent)?;
         let OpenSession { origin, tree, .. } = &self.sessions[&parent];
         let (depth, tree) = (origin.map_or(0, |origin| origin.depth) + 1, Arc::clone(tree));
-        let count = names.count();
-        let own_bytes = state.as_ref().map_or(0, Suspended::bytes);
-        let opening = Opening {
-            tenant: &tree.tenant,
-            count,
-            bytes: own_bytes.saturating_mul(count as u64),
-            depth,
+        let (state, shared) = match branched {
+            Some(Branched { fork, shared }) => (Some(fork), shared),
+            None => (None, None),
         };
+        let (count, own_bytes) = (names.count(), state.as_ref().map_or(0, Suspended::bytes));
+        let bytes = own_bytes.saturating_mul(count as u64);
+        let opening = Opening { tenant: &tree.tenant, count, bytes, depth };
         if let Some(refusal) = self.model.refuses_sessions(&opening) {
             return Err(refusal);
         }
         let names = self.fork_names(&tree, names)?;
-        let has_base = match (&captured, &state, shared) {
-            (Some((before, now)), Some(fork), Some(_)) => {
-                let has_base = cell.exchange_copy(before, now);
-                if has_base {
-                    now.become_base_of(fork);
-                }
-                has_base
+        // The session may have moved on since.
+        let has_base = match (&captured, &shared) {
+            (Some(before), Some((_, own))) if cell.exchange_copy(before, own) => {
+                own.begin_branch();
+                true
             }
             _ => false,
         };
+        let shared = shared.map(|(shared, _)| shared);
         let first = SessionId(self.next_session);
         self.next_session += count as u64;
         let origin = Some(ForkOrigin { parent, depth, turn: turns });
@@ -147,19 +146,17 @@ impl SchedulerState {
         }
         self.record(DecisionKind::SessionForked { session: parent, count, first });
         let bytes = own_bytes;
-        self.decide(Event::SessionsForked(crate::policy::residency::Forked {
-            parent,
-            first,
-            count,
-            bytes,
-            shared,
-            has_base,
-        }));
+        let event = ForkedSessions { parent, first, count, bytes, shared, has_base };
+        self.decide(Event::SessionsForked(event));
         Ok(forked)
     }
 
     /// Returns the names of forks in this tree, none of which an open session has.
-    fn fork_names(&mut self, tree: &SessionTree, names: ForkNames) -> Result<Vec<Arc<str>>, Refusal> {
+    fn fork_names(
+        &mut self,
+        tree: &SessionTree,
+        names: ForkNames,
+    ) -> Result<Vec<Arc<str>>, Refusal> {
         match names {
             ForkNames::Given(names) => {
                 let mut seen = HashSet::new();

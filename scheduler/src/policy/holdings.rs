@@ -4,6 +4,7 @@
 //! that was forked, until the last of them has ended or has a state of its own. A fork of a fork
 //! uses both states, one under the other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::SharedBytes;
@@ -20,9 +21,14 @@ pub(crate) struct Held {
 /// A state that forks share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SharedState {
+    /// What it takes beside the state under it.
     bytes: u64,
-    /// The sessions and shared states that use it.
-    users: usize,
+    /// What it takes alone.
+    whole_bytes: u64,
+    /// The sessions that use it.
+    sessions: usize,
+    /// The states that were forked from it.
+    over: BTreeSet<u64>,
     /// The state that it was forked from.
     under: Option<u64>,
     tenant: Arc<str>,
@@ -52,59 +58,79 @@ impl Holdings {
 
     /// Counts one session less, which held `bytes`.
     pub(super) fn take(&mut self, tenant: &Arc<str>, bytes: u64) {
+        self.change(tenant, |held| {
+            held.sessions -= 1;
+            held.bytes -= bytes;
+        });
+    }
+
+    fn change(&mut self, tenant: &Arc<str>, change: impl FnOnce(&mut Held)) {
         let Some(held) = self.tenants.get_mut(tenant) else { return };
-        held.sessions -= 1;
-        held.bytes -= bytes;
+        change(held);
         if *held == Held::default() {
             self.tenants.remove(tenant);
         }
     }
 
-    /// Lets `users` sessions more use a state that was forked from the one `under` it.
+    /// Lets `sessions` sessions more use a state that was forked from the one `under` it.
     pub(super) fn share(
         &mut self,
-        SharedBytes { id, bytes }: SharedBytes,
+        shared: SharedBytes,
         under: Option<u64>,
         tenant: &Arc<str>,
-        users: usize,
+        sessions: usize,
     ) {
-        if let Some(shared) = self.shared.get_mut(&id) {
-            shared.users += users;
+        let SharedBytes { id, bytes, whole_bytes } = shared;
+        if let Some(known) = self.shared.get_mut(&id) {
+            known.sessions += sessions;
             return;
         }
         let under = under.filter(|under| match self.shared.get_mut(under) {
-            Some(under) => {
-                under.users += 1;
-                true
-            }
+            Some(under) => under.over.insert(id),
             None => false,
         });
         self.shared_bytes += bytes;
         self.tenants.entry(Arc::clone(tenant)).or_default().bytes += bytes;
-        let tenant = Arc::clone(tenant);
-        self.shared.insert(id, SharedState { bytes, users, under, tenant });
+        let (over, tenant) = (BTreeSet::new(), Arc::clone(tenant));
+        let shared = SharedState { bytes, whole_bytes, sessions, over, under, tenant };
+        self.shared.insert(id, shared);
     }
 
-    /// Ends one use of a shared state, and with the last one those under it.
+    /// Ends a session's use of a shared state.
     pub(super) fn leave(&mut self, id: Option<u64>) {
-        let mut next = id;
-        while let Some(id) = next {
-            let Some(shared) = self.shared.get_mut(&id) else { return };
-            shared.users -= 1;
-            if shared.users > 0 {
-                return;
-            }
-            let Some(SharedState { bytes, under, tenant, .. }) = self.shared.remove(&id) else {
-                return;
-            };
-            self.shared_bytes -= bytes;
-            if let Some(held) = self.tenants.get_mut(&tenant) {
-                held.bytes -= bytes;
-                if *held == Held::default() {
-                    self.tenants.remove(&tenant);
-                }
-            }
-            next = under;
+        let Some(id) = id else { return };
+        if let Some(shared) = self.shared.get_mut(&id) {
+            shared.sessions -= 1;
+            self.drop_unused(id);
+        }
+    }
+
+    /// Drops a shared state that no session uses. If one state lies over it, that has what is left
+    /// of it from then on. So a session that is forked after each of its turns leaves no chain.
+    fn drop_unused(&mut self, id: u64) {
+        let is_unused = |shared: &&SharedState| shared.sessions == 0 && shared.over.len() <= 1;
+        if self.shared.get(&id).filter(is_unused).is_none() {
+            return;
+        }
+        let Some(SharedState { bytes, over, under, tenant, .. }) = self.shared.remove(&id) else {
+            return;
+        };
+        self.shared_bytes -= bytes;
+        self.change(&tenant, |held| held.bytes -= bytes);
+        let over = over.first().copied();
+        if let Some(below) = under.and_then(|under| self.shared.get_mut(&under)) {
+            below.over.remove(&id);
+            below.over.extend(over);
+        }
+        if let Some(above) = over.and_then(|over| self.shared.get_mut(&over)) {
+            let more = bytes.min(above.whole_bytes.saturating_sub(above.bytes));
+            (above.bytes, above.under) = (above.bytes + more, under);
+            let tenant = Arc::clone(&above.tenant);
+            self.shared_bytes += more;
+            self.tenants.entry(tenant).or_default().bytes += more;
+        }
+        if let Some(under) = under {
+            self.drop_unused(under);
         }
     }
 
@@ -125,40 +151,56 @@ mod tests {
     use super::*;
 
     impl Holdings {
-        /// Adds to `again` the shared states of this, with as many users as there are.
+        /// Adds to `again` the shared states of this, as their sessions use them.
         pub(in crate::policy) fn count_shared_again(
             &self,
             again: &mut Self,
             used: impl Iterator<Item = u64>,
         ) {
-            let unders = self.shared.values().filter_map(|shared| shared.under);
-            for id in used.chain(unders) {
-                let SharedState { bytes, under, ref tenant, .. } = self.shared[&id];
-                if let Some(known) = again.shared.get_mut(&id) {
-                    known.users += 1;
-                    continue;
-                }
-                again.shared_bytes += bytes;
-                again.tenants.entry(Arc::clone(tenant)).or_default().bytes += bytes;
-                let tenant = Arc::clone(tenant);
-                again.shared.insert(id, SharedState { bytes, users: 1, under, tenant });
+            for (id, shared) in &self.shared {
+                again.shared_bytes += shared.bytes;
+                again.tenants.entry(Arc::clone(&shared.tenant)).or_default().bytes += shared.bytes;
+                let is_over = |(_, other): &(&u64, &SharedState)| other.under == Some(*id);
+                let over = self.shared.iter().filter(is_over).map(|(id, _)| *id).collect();
+                again.shared.insert(*id, SharedState { sessions: 0, over, ..shared.clone() });
             }
+            used.for_each(|id| again.shared.get_mut(&id).expect("it is used").sessions += 1);
+            assert!(again.shared.values().all(|it| it.sessions > 0 || it.over.len() > 1));
         }
+    }
+
+    fn shared(id: u64, bytes: u64) -> SharedBytes {
+        SharedBytes { id, bytes, whole_bytes: 100 }
     }
 
     #[test]
     fn a_shared_state_counts_until_its_last_user_has_left_it() {
         let ada: Arc<str> = "ada".into();
         let mut holdings = Holdings::default();
-        holdings.share(SharedBytes { id: 1, bytes: 100 }, None, &ada, 3);
-        holdings.share(SharedBytes { id: 2, bytes: 10 }, Some(1), &ada, 1);
+        holdings.share(shared(1, 100), None, &ada, 3);
+        holdings.share(shared(2, 10), Some(1), &ada, 1);
+        holdings.share(shared(3, 10), Some(1), &ada, 1);
         // The same state is forked once more.
-        holdings.share(SharedBytes { id: 1, bytes: 100 }, None, &ada, 1);
-        assert_eq!((holdings.shared_bytes, holdings.of("ada").bytes), (110, 110));
+        holdings.share(shared(1, 100), None, &ada, 1);
+        assert_eq!((holdings.shared_bytes, holdings.of("ada").bytes), (120, 120));
         assert_eq!(holdings.bytes_with_under(Some(2)), 110);
         (0..4).for_each(|_| holdings.leave(Some(1)));
-        assert_eq!(holdings.shared_bytes, 110, "the fork of a fork still uses both");
+        assert_eq!(holdings.shared_bytes, 120, "two forks of forks still use it");
         holdings.leave(Some(2));
+        assert_eq!(holdings.shared_bytes, 100, "the last one has all of it");
+        holdings.leave(Some(3));
         assert_eq!(holdings, Holdings::default());
+    }
+
+    #[test]
+    fn a_session_that_is_forked_after_each_turn_leaves_no_chain() {
+        let ada: Arc<str> = "ada".into();
+        let mut holdings = Holdings::default();
+        holdings.share(shared(1, 100), None, &ada, 1);
+        for id in 2..1_000 {
+            holdings.share(shared(id, 30), Some(id - 1), &ada, 1);
+            holdings.leave(Some(id - 1));
+        }
+        assert_eq!((holdings.shared.len(), holdings.shared_bytes), (1, 100));
     }
 }

@@ -253,7 +253,7 @@ impl Session {
 
 /// Sessions that were forked from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Forked {
+pub(crate) struct ForkedSessions {
     pub(crate) parent: SessionId,
     /// The first of their ids, which follow each other and are new.
     pub(crate) first: SessionId,
@@ -389,8 +389,8 @@ impl Residency {
 
     /// Opens forks of a session, whose ids begin with `first`. Each has `bytes` of its own beside
     /// what they share. If `has_base`, so does the forked session, which has nothing else.
-    pub(crate) fn fork(&mut self, forked: &Forked, now: Time) {
-        let Forked { parent, first, count, bytes, shared, has_base } = *forked;
+    pub(crate) fn fork(&mut self, forked: &ForkedSessions, now: Time) {
+        let ForkedSessions { parent, first, count, bytes, shared, has_base } = *forked;
         let Some(session) = self.get(parent) else { return };
         let (tenant, under) = (Arc::clone(&session.tenant), session.shared);
         let id = shared.map(|shared| shared.id);
@@ -405,7 +405,8 @@ impl Residency {
         if has_base {
             self.change(parent, |session| {
                 (session.shared, session.bytes) = (id, 0);
-                if matches!(session.place, Residence::Suspended(Motion::Possible | Motion::Failed)) {
+                if matches!(session.place, Residence::Suspended(Motion::Possible | Motion::Failed))
+                {
                     session.place = Residence::Fresh;
                 }
             });

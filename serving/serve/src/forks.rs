@@ -20,20 +20,16 @@ impl Service {
     ///
     /// # Errors
     /// As [`Self::fork`].
-    pub async fn fork_as(
-        &self,
-        caller: &Caller,
-        name: &str,
-        to: &[String],
-    ) -> Result<(), Problem> {
+    pub async fn fork_as(&self, caller: &Caller, name: &str, to: &[String]) -> Result<(), Problem> {
         let own: Result<Vec<String>, Problem> =
             to.iter().map(|to| caller.session_name(to)).collect();
-        let forks = self.session(caller, name)?.fork_as(own?).await.map_err(|error| match error {
-            hatchery::Error::Refused(hatchery::Refusal::SessionExists(taken)) => {
-                exists(caller.visible_name(&taken))
-            }
-            error => error.problem(),
-        })?;
+        let forks =
+            self.session(caller, name)?.fork_as(own?).await.map_err(|error| match error {
+                hatchery::Error::Refused(hatchery::Refusal::SessionExists(taken)) => {
+                    exists(caller.visible_name(&taken))
+                }
+                error => error.problem(),
+            })?;
         self.keep_all(forks);
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! So does the session that was forked, from then on: its interpreter learns of the base by the
 //! [`Lineage`], which it shares with the copies of its states.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -27,27 +27,32 @@ pub(crate) struct ForkBase {
 pub struct SharedBytes {
     /// Identifies the state in this process.
     pub id: u64,
-    /// Bytes of memory and files that all forks of the state share, beside what the state shares
-    /// with the one that it was forked from.
+    /// Bytes of memory and files that the forks share, beside what the state has in common with the
+    /// one that its session was forked from.
     pub bytes: u64,
+    /// The same with what it has in common.
+    pub whole_bytes: u64,
 }
 
-/// The base of a session's states, if there is one, and what is counted because of it.
-#[derive(Debug, Default)]
+/// A state that is forked.
+pub struct BranchedState {
+    /// The state with which each fork begins; any number can begin with clones of it. As after
+    /// [`SessionState::fork`], they draw other random numbers.
+    pub fork: SessionState,
+    /// The state itself, in a form that takes nothing beside what is shared.
+    pub own: SessionState,
+    /// What they share.
+    pub shared: SharedBytes,
+}
+
+/// The base of a session's states, if there is one.
+#[derive(Debug, Clone, Default)]
 pub(in crate::interpreter) struct Lineage {
     base: Option<Arc<ForkBase>>,
     /// The base of later states of the interpreter that this state was copied from.
     later: Arc<Mutex<Option<Arc<ForkBase>>>>,
-    /// The base that this state has become.
-    own: OnceLock<Arc<ForkBase>>,
+    /// What the state takes beside its base.
     pub(super) own_bytes: u64,
-}
-
-impl Clone for Lineage {
-    /// Returns that of another form of the same state, which has become no base.
-    fn clone(&self) -> Self {
-        Self { own: OnceLock::new(), later: Arc::clone(&self.later), ..Self::of(self.base.clone()) }
-    }
 }
 
 impl Lineage {
@@ -63,52 +68,54 @@ impl Lineage {
 
     /// Returns that of an interpreter that resumes a state with this lineage.
     pub(in crate::interpreter) fn resumed(&self) -> Self {
-        Self::of(self.own.get().or(self.base.as_ref()).cloned())
+        Self::of(self.base.clone())
     }
 
-    pub(super) fn base(&self) -> Option<&ForkBase> {
-        self.base.as_deref()
-    }
-
-    pub(super) fn shared_base(&self) -> Option<&Arc<ForkBase>> {
+    pub(super) fn base(&self) -> Option<&Arc<ForkBase>> {
         self.base.as_ref()
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        if self.own.get().is_some() { 0 } else { self.own_bytes }
     }
 }
 
 impl SessionState {
-    /// Returns a copy for sessions that are forked from this one, and what they share. Each of them
-    /// can begin with a clone of it. As after [`Self::fork`], they draw other random numbers.
-    pub fn branch(&self) -> (Self, SharedBytes) {
-        static LAST: AtomicU64 = AtomicU64::new(0);
+    /// Makes this state one from which forks continue.
+    pub fn branch(&self) -> BranchedState {
         let inner = &*self.inner;
-        let base = inner.lineage.own.get().cloned().unwrap_or_else(|| {
-            let (patch, tree) = (self.memory(), inner.host.tree.clone());
-            let bytes = match inner.lineage.base() {
-                None => patch.bytes().saturating_add(tree.file_bytes()),
-                Some(base) => {
-                    let of_files = tree.bytes_beside(&base.tree, &inner.image.inner.layout.tree);
-                    patch.bytes_beside(&base.patch).saturating_add(of_files)
-                }
-            };
-            let id = LAST.fetch_add(1, Ordering::Relaxed);
-            Arc::new(ForkBase { patch, tree, shared: SharedBytes { id, bytes } })
-        });
+        let base = match (&inner.memory, inner.lineage.base()) {
+            // It was forked before, and nothing has run since.
+            (SessionMemory::Patch(patch), Some(base))
+                if Arc::ptr_eq(patch, &base.patch) && inner.lineage.own_bytes == 0 =>
+            {
+                Arc::clone(base)
+            }
+            (_, before) => Arc::new(self.as_base(before.map(|before| &**before))),
+        };
         let shared = base.shared;
         let memory = SessionMemory::Patch(Arc::clone(&base.patch));
+        let later = Arc::clone(&inner.lineage.later);
+        let own = Lineage { base: Some(Arc::clone(&base)), later, own_bytes: 0 };
+        let own = SessionInner { memory: memory.clone(), lineage: own, ..inner.clone() }.counted();
         let life = Life { is_copy: inner.life.deterministic.is_none(), ..inner.life };
         let lineage = Lineage::of(Some(base));
-        (SessionInner { memory, life, lineage, ..inner.clone() }.counted(), shared)
+        let fork = SessionInner { memory, life, lineage, ..inner.clone() }.counted();
+        BranchedState { fork, own, shared }
     }
 
-    /// Counts what this state shares with `fork`, which `branch` returned, no more as its own. So do
-    /// later states of its session.
-    pub fn become_base_of(&self, fork: &Self) {
-        let Some(base) = fork.inner.lineage.shared_base() else { return };
-        let base = self.inner.lineage.own.get_or_init(|| Arc::clone(base));
-        *self.inner.lineage.later.lock() = Some(Arc::clone(base));
+    fn as_base(&self, before: Option<&ForkBase>) -> ForkBase {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let inner = &*self.inner;
+        let (patch, tree) = (self.memory(), inner.host.tree.clone());
+        let whole_bytes = patch.bytes().saturating_add(tree.file_bytes());
+        let bytes = before.map_or(whole_bytes, |before| {
+            let of_files = tree.bytes_beside(&before.tree, &inner.image.inner.layout.tree);
+            patch.bytes_beside(&before.patch).saturating_add(of_files)
+        });
+        let id = LAST.fetch_add(1, Ordering::Relaxed);
+        ForkBase { patch, tree, shared: SharedBytes { id, bytes, whole_bytes } }
+    }
+
+    /// Counts later states of this session beside what the forks of this one share. For a state
+    /// that [`Self::branch`] returned as [`BranchedState::own`].
+    pub fn begin_branch(&self) {
+        *self.inner.lineage.later.lock() = self.inner.lineage.base.clone();
     }
 }

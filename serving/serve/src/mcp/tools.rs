@@ -74,7 +74,8 @@ pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Too
                 "type": "array", "items": { "type": "string" }, "description": "All of them.",
             });
             let first = text("The first of them.");
-            let output = object(json!({ "session": first, "sessions": all }), &["session", "sessions"]);
+            let output =
+                object(json!({ "session": first, "sessions": all }), &["session", "sessions"]);
             Tool::new("fork_session", description, object(properties, &["session"]))
                 .with_raw_output_schema(output)
                 .with_annotations(hints("Copy a session", false, false))

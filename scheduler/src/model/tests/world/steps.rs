@@ -7,7 +7,7 @@ use super::super::queued;
 use super::World;
 use crate::job::{DEFAULT_TENANT, Queued, SHARED_DEFAULT_TENANT};
 use crate::model::{Event, Fault, Opening};
-use crate::policy::residency::Forked;
+use crate::policy::residency::ForkedSessions;
 
 impl World {
     /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
@@ -70,11 +70,11 @@ impl World {
         let first = SessionId(self.next_session);
         self.next_session += count as u64;
         // Some forks are of a state that was forked before.
-        let shared = SharedBytes { id: self.random.below(20), bytes: 100 };
+        let shared = SharedBytes { id: self.random.below(20), bytes: 100, whole_bytes: 250 };
         let shared = (!self.random.one_in(4)).then_some(shared);
         let bytes = if shared.is_some() { 0 } else { 50 };
         let has_base = shared.is_some() && self.model.load(parent) == 0 && self.random.one_in(2);
-        let forked = Forked { parent, first, count, bytes, shared, has_base };
+        let forked = ForkedSessions { parent, first, count, bytes, shared, has_base };
         self.send(Event::SessionsForked(forked));
     }
 

@@ -236,7 +236,8 @@ impl Contexts {
         let default = self.kept.lock().defaults.get(sandbox).cloned();
         for context in self.list(sandbox) {
             let Ok(turn) = context.turn.try_lock() else {
-                let message = "a cell of the sandbox runs or waits: fork it once its cells have ended";
+                let message =
+                    "a cell of the sandbox runs or waits: fork it once its cells have ended";
                 return Err(Problem::new(ProblemKind::Refused, message).with_reason("session_busy"));
             };
             let copy = |owner: &Owner| {
