@@ -70,6 +70,6 @@ HATCHERY_ISOLATION=process HATCHERY_HELPER="$CARGO_TARGET_DIR/release/hatchery" 
 HATCHERY_BINARY="$CARGO_TARGET_DIR/release/hatchery" python/check.sh
 
 # The examples, which also assert on themselves by failing.
-for example in batch_pipeline parallel_notebooks benchmark_harness host_functions tenants; do
+for example in batch_pipeline parallel_notebooks benchmark_harness host_functions tenants tree_search; do
     cargo run --release --locked --quiet --example "$example"
 done

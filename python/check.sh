@@ -118,3 +118,4 @@ with open("python_package.ipynb", encoding="utf-8") as file:
 code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 exec("\n".join(code), {})
 '
+timeout 100 "$folder/venv/bin/python" -I tree_search.py

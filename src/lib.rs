@@ -48,7 +48,8 @@
 //!   other parts, and [`files`] those of files.
 //! - **Variables**: JSON, bytes, [`Array`]s and frames, as a [`Value`].
 //! - **Sessions**: a [`Session`] and its [`Checkpoint`]s; [`SessionsConfig`] says what becomes of
-//!   idle sessions.
+//!   idle sessions. [`Session::fork_many`] opens copies of one, and [`Session::explore`] runs
+//!   programs on copies, for search.
 //! - **Sharing**: [`TenantConfig`] and [`Priority`]; a [`Refusal`] says why a job isn't admitted.
 //! - **Host functions**: [`HostFunction`] and [`HostError`]; [`recording`] replays their calls.
 //! - **Recordings**: [`Session::record`] and [`Hatchery::recorder`]; [`record`] runs them again.
@@ -86,6 +87,7 @@ pub use engine::{
     Limits, Outcome, SandboxFailure, Value, Verdict,
 };
 pub use failure::Error;
+pub use forks::{Exploration, Explored, Keep};
 pub use functions::HostFunction;
 pub use job::Job;
 #[doc(inline)]
@@ -103,6 +105,7 @@ mod attached;
 mod builder;
 pub mod cache;
 mod failure;
+mod forks;
 mod functions;
 pub mod image;
 mod job;
@@ -382,8 +385,9 @@ pub mod status {
     };
     #[doc(inline)]
     pub use scheduler::{
-        ErrorStatus, LastEnded, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus,
-        QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus, TenantStatus, Totals,
+        ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase,
+        ProgramErrorStatus, QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus,
+        TenantStatus, Totals,
     };
 }
 

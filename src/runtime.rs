@@ -44,6 +44,23 @@ pub(crate) struct JobDefaults {
 }
 
 impl Hatchery {
+    /// Returns a handle of the same pool whose sessions are this tenant's, with their forks, and
+    /// those of its jobs that [name none](Job::tenant). [`TenantConfig`](crate::TenantConfig) bounds
+    /// a tenant's sessions. Without this they are those of
+    /// [`DEFAULT_TENANT`](crate::DEFAULT_TENANT).
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// let session = pool.of_tenant("ada").session("ada/analysis").await?;
+    /// # drop(session);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn of_tenant(&self, tenant: impl Into<Arc<str>>) -> Self {
+        Self { scheduler: self.scheduler.of_tenant(tenant), ..self.clone() }
+    }
+
     /// Returns the limits of jobs that have none of their own.
     pub fn limits(&self) -> &Limits {
         &self.jobs.limits

@@ -46,13 +46,13 @@ use crate::runtime::Hatchery;
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) hatchery: Hatchery,
-    name: String,
+    pub(crate) name: String,
     pub(crate) session: SessionId,
     /// The build of its interpreters.
-    build: BuildId,
+    pub(crate) build: BuildId,
     /// The functions that this handle lends, and those with the pool's.
-    own: Vec<HostFunction>,
-    exposed: ExposedFunctions,
+    pub(crate) own: Vec<HostFunction>,
+    pub(crate) exposed: ExposedFunctions,
 }
 
 impl Session {
@@ -174,31 +174,6 @@ impl Session {
         Ok(self)
     }
 
-    /// Opens a session under this name that continues from this one's state, with this handle's
-    /// [functions](Self::function). The two are independent from then on.
-    ///
-    /// ```no_run
-    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
-    /// use hatchery::Job;
-    ///
-    /// session.run(Job::code("x = 42")).await?;
-    /// let attempt = session.fork("attempt").await?;
-    /// attempt.run(Job::code("x = 0")).await?;
-    /// assert_eq!(session.run(Job::code("print(x)")).await?.stdout_text(), "42\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// A job of the session runs or waits, or the session is gone. Or a session with this name is
-    /// open, too many are, or memory is full.
-    pub async fn fork(&self, name: &str) -> Result<Self, Error> {
-        let state = self.hatchery.scheduler.capture(self.session).await?;
-        let state = state.as_ref().map(Suspended::fork);
-        let session = self.hatchery.scheduler.adopt(name, self.build, state).await?;
-        Ok(Self { name: name.to_owned(), session, ..self.clone() })
-    }
-
     /// Captures the session's present state, to return to it later.
     ///
     /// ```no_run
@@ -216,6 +191,8 @@ impl Session {
     /// A job of the session runs or waits, or the session is gone.
     pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let state = self.hatchery.scheduler.capture(self.session).await?;
+        // It counts all its bytes, also those that forks share.
+        let state = state.as_ref().map(Suspended::fork);
         Ok(Checkpoint { state, build: self.build })
     }
 

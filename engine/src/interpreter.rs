@@ -18,6 +18,7 @@ use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
+use crate::interpreter::session::forks::Lineage;
 use crate::interpreter::session::{Generators, Life};
 use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
@@ -64,6 +65,8 @@ pub struct Interpreter {
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
+    /// What the states of its session share with forks.
+    lineage: Lineage,
     /// The states of generators for the first run after a reset. The reset has already given the
     /// host a clock and random numbers of its own.
     individuality: Option<Generators>,

@@ -44,7 +44,10 @@ pub use interpreter::image::store::{
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::judge::panic_text;
 pub use interpreter::session::message::SessionMessage;
-pub use interpreter::session::{PackedRest, PackedSession, SessionParts, SessionState};
+pub use interpreter::session::{
+    PackedRest, PackedSession, SessionParts, SessionState,
+    forks::{BranchedState, SharedBytes},
+};
 pub use interpreter::survey::BuildInfo;
 pub use interrupt::reason::{OVERDUE_AFTER, Overdue, StopReason};
 pub use interrupt::stop::{StopHandle, StopTarget};

@@ -26,6 +26,7 @@ use tunables::Length;
 
 mod address_space;
 mod cow;
+pub(crate) mod delta;
 pub(crate) mod faults;
 mod idle;
 pub(crate) mod image;

@@ -8,7 +8,7 @@ use engine::{Afterwards, Outcome, SessionError, StartError};
 use crate::isolation::{IsolationStatus, WorkerProcess};
 use crate::task::Task;
 
-pub use suspended::{PackedBytes, Suspended, SuspendedState};
+pub use suspended::{Branched, PackedBytes, Suspended, SuspendedState};
 
 mod real;
 pub(crate) mod suspended;

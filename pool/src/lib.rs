@@ -34,7 +34,7 @@ pub use config::PoolConfig;
 pub use event::{Offer, OffloadError, PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{
-    Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,
+    Branched, Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,
 };
 pub use isolation::{IsolationStatus, MissingLayer, WorkerProcess, WorkersIn};
 pub use pool::Pool;

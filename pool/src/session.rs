@@ -270,6 +270,35 @@ impl SessionCell {
         }
     }
 
+    /// Puts `now`, the same state in another form, in the place of `before`, if that is still the
+    /// session's state. Returns whether it was.
+    pub fn exchange_copy(&self, before: &Suspended, now: &Suspended) -> bool {
+        let mut place = self.place.lock();
+        let copy = match &mut *place {
+            CellState::Stored(StoredState::Suspended(copy))
+            | CellState::On { held: HeldState::Same(StoredState::Suspended(copy)), .. } => copy,
+            _ => return false,
+        };
+        if !copy.is_same(before) {
+            return false;
+        }
+        let before = std::mem::replace(copy, now.clone());
+        drop(place);
+        drop(before);
+        true
+    }
+
+    /// Returns the memory that its state takes beside its interpreter, in bytes, as last copied.
+    pub fn bytes(&self) -> u64 {
+        match &*self.place.lock() {
+            CellState::Stored(rest)
+            | CellState::On {
+                held: HeldState::Same(rest) | HeldState::Changing(Some(rest)), ..
+            } => rest.bytes(),
+            _ => 0,
+        }
+    }
+
     /// Gives the session another state; `None` is the state of a fresh interpreter. An interpreter
     /// that has the present one drops it. Must be called only while no job of the session runs.
     pub fn replace(&self, state: Option<Suspended>) -> Discarded {

@@ -32,6 +32,13 @@ def test_jobs_sessions_and_maps_are_awaited(loop):
                 await session.run("x = 1")
                 fork = await session.fork()
                 await fork.run("x = 2")
+                forks = await session.fork_many(5)
+                assert [(await fork.run("x")).value for fork in forks] == [1] * 5
+                programs = ["x += 1; x", "x += 2; x", "1 / 0"]
+                ends = [end async for end in session.explore(programs, keep=1)]
+                assert sorted(end.candidate for end in ends) == [0, 1, 2]
+                (survivor,) = [end.survivor for end in ends if end.survivor]
+                assert (await survivor.run("x")).value in (2, 3)
                 checkpoint = await session.checkpoint()
                 await session.run("x = 3")
                 await session.restore(checkpoint)

@@ -39,6 +39,55 @@ def test_forks_and_checkpoints(pool):
         assert session.run("x").status == "raised"
 
 
+def test_many_forks_are_opened_at_once(pool):
+    with pool.session() as session:
+        session.run("x = 1")
+        forks = session.fork_many(200)
+        assert [fork.name for fork in forks][:2] == [f"{session.name}/1", f"{session.name}/2"]
+        turns = [fork.submit(f"x += {n}; x") for n, fork in enumerate(forks)]
+        assert [turn.result().value for turn in turns] == list(range(1, 201))
+        assert session.run("x").value == 1
+        rows = {row["name"]: row for row in pool.status()["sessions"]}
+        assert rows[forks[5].name]["fork"]["depth"] == 1
+        with pytest.raises(InvalidJobError):
+            session.fork_many(0)
+        with pytest.raises(RefusedError) as refused:
+            session.fork_many(10**9)
+        assert refused.value.reason == "sessions"
+
+
+def test_candidates_run_on_forks_and_survivors_stay(pool):
+    with pool.session() as session:
+        session.run("x = 10")
+        programs = [f"x += {n}; 1 / (x % 2); x" for n in range(20)]
+        for keep, kept in [
+            ("all", 20),
+            ("none", 0),
+            ("succeeded", 10),
+            (3, 3),
+            (lambda outcome: outcome.value == 15, 1),
+        ]:
+            ends = list(session.explore(programs, keep=keep))
+            assert sorted(end.candidate for end in ends) == list(range(20))
+            for end in ends:
+                assert end.outcome.success == (end.candidate % 2 == 1)
+            survivors = {end.candidate: end.survivor for end in ends if end.survivor}
+            assert len(survivors) == kept
+            for candidate, fork in survivors.items():
+                assert fork.run("x").value == 10 + candidate
+        with pytest.raises(ValueError, match="keep must be"):
+            next(session.explore(programs, keep="some"))
+
+
+def test_an_exploration_that_is_left_cancels_its_candidates(pool):
+    with pool.session() as session:
+        session.run("x = 1")
+        exploration = session.explore(["x"] + ["while True: pass"] * 10)
+        assert next(exploration).outcome.value == 1
+        exploration.close()
+        assert pool.run("6 * 7").value == 42
+
+
 def test_a_state_with_threads_is_not_copied(pool, tmp_path):
     with pool.session() as session:
         session.run("import threading; go = threading.Event()")

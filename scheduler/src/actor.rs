@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
@@ -32,7 +33,7 @@ use crate::job::{LiveJob, SHARED_DEFAULT_TENANT};
 use crate::measures::Measures;
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
-use crate::status::{Phase, Totals};
+use crate::status::{ForkOrigin, Phase, Totals};
 use crate::timer::{Alarm, Clock};
 use publish::Changes;
 
@@ -93,6 +94,20 @@ struct SchedulerState {
 struct OpenSession {
     name: Arc<str>,
     cell: Arc<SessionCell>,
+    /// Turns that have ended in it.
+    turns: u64,
+    origin: Option<ForkOrigin>,
+    tree: Arc<SessionTree>,
+}
+
+/// What a session and its forks have in common.
+#[derive(Debug)]
+struct SessionTree {
+    /// The name of the first one.
+    name: Arc<str>,
+    tenant: Arc<str>,
+    /// The number of the last fork that was named by it. The shell alone changes it.
+    last: AtomicU64,
 }
 
 /// A requested copy of a session's state, which a worker is to make.
@@ -244,10 +259,7 @@ impl SchedulerState {
         let published = Arc::clone(&self.published);
         let mut snapshot = published.snapshot.write();
         decide(self);
-        let open = |id: SessionId| {
-            let open = self.sessions.get(&id)?;
-            Some((&open.name, &open.cell))
-        };
+        let open = |id: SessionId| self.sessions.get(&id);
         snapshot.update(&mut self.changes, &self.model, open, self.totals);
     }
 
@@ -289,14 +301,26 @@ impl SchedulerState {
                 self.submit(request, transcript, admitted, reply);
             }
             SchedulerMessage::Event(event) => self.decide(event),
-            SchedulerMessage::OpenSession { name, build, reply } => {
-                let answer = self.open_session(name, build);
+            SchedulerMessage::OpenSession { name, build, tenant, reply } => {
+                let answer = self.open_session(name, build, tenant);
                 let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
-            SchedulerMessage::Adopt { name, build, state, reply } => {
-                let answer = self.adopt(name, build, state);
+            SchedulerMessage::Adopt { name, build, state, tenant, reply } => {
+                let answer = self.adopt(name, build, state, tenant);
                 let _ = reply.send(self.count_refusal(answer));
+            }
+            SchedulerMessage::Fork(forks, reply) => {
+                let answer = self.fork(*forks);
+                // A caller that stops waiting wants no forks.
+                for (session, _) in
+                    reply.send(self.count_refusal(answer)).err().into_iter().flatten().flatten()
+                {
+                    self.decide(Event::SessionClosed(session));
+                }
+            }
+            SchedulerMessage::Children(session, reply) => {
+                let _ = reply.send(self.children(session));
             }
             SchedulerMessage::Replace { session, state, reply } => {
                 let answer = self.replace(session, state);

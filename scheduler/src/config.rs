@@ -118,6 +118,16 @@ pub struct TenantConfig {
     ///
     /// Default: no bound but that of all tenants.
     pub queued_bytes: usize,
+    /// How many of its sessions may be open, forks included. Further ones are refused with
+    /// `TenantSessions`.
+    ///
+    /// Default: no bound but that of all tenants.
+    pub sessions: usize,
+    /// Bytes that the states of its sessions may take. What forks share counts once. Beyond that,
+    /// no more are opened: `TenantSessionBytes`. Open ones go on, within the limits of their jobs.
+    ///
+    /// Default: no bound but the pool's memory.
+    pub session_bytes: u64,
 }
 
 /// What happens to idle sessions.
@@ -152,6 +162,12 @@ pub struct SessionsConfig {
     ///
     /// Default: never.
     pub close_after: Option<Duration>,
+    /// How many forks may lie between a session and one that isn't a fork. Deeper ones are refused
+    /// with `TooDeep`.
+    ///
+    /// Default: 1,000. Each session that was forked keeps the pages in which it differs from the
+    /// one before it, for as long as one of its forks is open.
+    pub depth: usize,
 }
 
 impl Default for SchedulerConfig {
@@ -194,7 +210,14 @@ impl WorkersConfig {
 impl Default for TenantConfig {
     fn default() -> Self {
         let none = usize::MAX;
-        Self { weight: 1, concurrent: none, queued_count: none, queued_bytes: none }
+        Self {
+            weight: 1,
+            concurrent: none,
+            queued_count: none,
+            queued_bytes: none,
+            sessions: none,
+            session_bytes: u64::MAX,
+        }
     }
 }
 
@@ -207,6 +230,7 @@ impl Default for SessionsConfig {
             suspend_after: Duration::from_secs(10),
             offload_after: Duration::from_secs(600),
             close_after: None,
+            depth: 1_000,
         }
     }
 }

@@ -98,6 +98,16 @@ pub enum DecisionKind {
         /// The session.
         session: SessionId,
     },
+    /// Sessions were opened that continue from the state of another one. Their ids follow each
+    /// other.
+    SessionForked {
+        /// The session that was forked.
+        session: SessionId,
+        /// How many forks were opened.
+        count: usize,
+        /// The first of them.
+        first: SessionId,
+    },
     /// A session has ended.
     SessionEnded {
         /// The session.

@@ -133,6 +133,56 @@ pub enum Refusal {
     )]
     #[strum(serialize = "sessions")]
     TooManySessions(usize),
+    /// A tenant has this many sessions open, and may not have so many more.
+    #[error(
+        "tenant `{tenant}` has {} open and wants {wanted} more, at most {limit} may be: close some, \
+         or let the tenant have more (`TenantConfig::sessions`, `--tenant-sessions`)",
+        counted(*open, "session")
+    )]
+    TenantSessions {
+        /// The tenant.
+        tenant: String,
+        /// Its open sessions.
+        open: usize,
+        /// How many were to be opened.
+        wanted: usize,
+        /// How many may be open.
+        limit: usize,
+    },
+    /// The states of a tenant's sessions take too many bytes.
+    #[error(
+        "the sessions of tenant `{tenant}` take {used} of {limit} bytes and {needed} more are \
+         needed: close some, or let the tenant have more (`TenantConfig::session_bytes`, \
+         `--tenant-session-bytes`)"
+    )]
+    TenantSessionBytes {
+        /// The tenant.
+        tenant: String,
+        /// Bytes that their states take.
+        used: u64,
+        /// Bytes that were asked for.
+        needed: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The fork would be deeper than this below a session that isn't a fork.
+    #[error(
+        "forks may be {0} deep: fork a session that is nearer to the first, or allow more \
+         (`SessionsConfig::depth`, `--fork-depth`)"
+    )]
+    #[strum(serialize = "fork_depth")]
+    TooDeep(usize),
+    /// The forks that an exploration keeps take as many bytes as it may.
+    #[error(
+        "the forks that were kept take {used} of {limit} bytes: keep fewer, close some, or allow \
+         more"
+    )]
+    ForkBytes {
+        /// Bytes that their states take beside what they share.
+        used: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The session is not open, or its state was lost.
     #[error("the session is gone (open it again for a fresh one)")]
     SessionGone(#[source] Cause),

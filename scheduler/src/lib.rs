@@ -31,11 +31,13 @@ pub use decision::{Decisions, NextDecision};
 pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use explain::{Explanation, JobState, WaitReason};
 pub use job::{DEFAULT_TENANT, JobObserver, JobRequest, Priority};
+pub use message::ForkNames;
 pub use metrics::describe as describe_metrics;
-pub use scheduler::Scheduler;
+pub use scheduler::{Branch, Scheduler};
 pub use status::{
-    ErrorStatus, LastEnded, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus,
-    QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus, Totals,
+    ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase,
+    ProgramErrorStatus, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
+    Totals,
 };
 pub use ticket::{AwaitedTicket, Events, Ticket};
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use engine::{Cause, Outcome, OwnerProcess, Transcript};
-use pool::{BuildId, JobId, PoolEvent, PoolOwner, SessionId, Suspended, WorkerId};
+use pool::{Branched, BuildId, JobId, PoolEvent, PoolOwner, SessionId, Suspended, WorkerId};
 use tokio::sync::oneshot;
 
 use crate::combiner::{Combiner, Ended};
@@ -16,8 +16,42 @@ use crate::model::{Event, StopKind};
 /// Where to send whether a job is admitted.
 pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
 
-/// Where to send a copy of a session's state.
-pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Suspended>, Refusal>>;
+/// Where to send a copy of a session's state, with the number of turns that have ended in it.
+pub(crate) type CaptureReply = oneshot::Sender<Result<(Option<Suspended>, u64), Refusal>>;
+
+/// Sessions to open with one state.
+pub(crate) struct Forks {
+    pub(crate) parent: SessionId,
+    /// The state of the parent, as it was captured; `None` is that of a fresh interpreter.
+    pub(crate) captured: Option<Suspended>,
+    /// The turns of the parent that had ended then.
+    pub(crate) turns: u64,
+    /// The same state as one that is forked.
+    pub(crate) branched: Option<Branched>,
+    pub(crate) names: ForkNames,
+}
+
+/// The names of forks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForkNames {
+    /// These.
+    Given(Vec<Arc<str>>),
+    /// So many: the name of the first session of the tree, a slash, and the next numbers.
+    Numbered(usize),
+}
+
+impl ForkNames {
+    /// Returns how many they are.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Given(names) => names.len(),
+            Self::Numbered(count) => *count,
+        }
+    }
+}
+
+/// The ids and names of forks, in order.
+pub(crate) type Forked = Vec<(SessionId, Arc<str>)>;
 
 pub(crate) enum SchedulerMessage {
     /// From a caller, at any time. `admitted` is answered at once; if the job is admitted, `reply`
@@ -36,6 +70,7 @@ pub(crate) enum SchedulerMessage {
     OpenSession {
         name: Arc<str>,
         build: BuildId,
+        tenant: Option<Arc<str>>,
         reply: oneshot::Sender<Result<(SessionId, BuildId), Refusal>>,
     },
     /// From a caller, between the session's jobs. Answered with the session's state (`None`: that
@@ -48,8 +83,11 @@ pub(crate) enum SchedulerMessage {
         name: Arc<str>,
         build: BuildId,
         state: Option<Suspended>,
+        tenant: Option<Arc<str>>,
         reply: oneshot::Sender<Result<SessionId, Refusal>>,
     },
+    /// From a caller. Opens all of these sessions, or none. Answered at once.
+    Fork(Box<Forks>, oneshot::Sender<Result<Forked, Refusal>>),
     /// From a caller, between the session's jobs. Replaces the session's state (`None`: that of a
     /// fresh interpreter). Answered at once.
     Replace {
@@ -57,6 +95,9 @@ pub(crate) enum SchedulerMessage {
         state: Option<Suspended>,
         reply: oneshot::Sender<Result<(), Refusal>>,
     },
+    /// From a caller, at any time. Answered at once with the open sessions that were forked from
+    /// this one, in order.
+    Children(SessionId, oneshot::Sender<Forked>),
     /// From a caller, at any time. Answered at once with why a job waits; `None` if it has ended.
     Explain { job: JobId, reply: oneshot::Sender<Option<Explanation>> },
     /// From a caller, at any time. The worker ends after its present job. Answered at once.

@@ -10,6 +10,7 @@
 //! `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Cause;
@@ -22,10 +23,12 @@ use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fair_queue::{FairQueue, Key, Waiting};
 use crate::policy::health::Health;
-use crate::policy::residency::{Residence, Residency, Session, Turn};
+use crate::policy::residency::{ForkedSessions, Residence, Residency, Session, Turn};
 use crate::policy::workers::{Activity, Workers};
 use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
+
+pub(crate) use admission::Opening;
 
 mod admission;
 mod dispatch;
@@ -53,7 +56,9 @@ pub(crate) enum Event {
     StopRequested(JobId, StopKind),
     /// A session was opened, with a suspended state of `bytes` bytes; 0 means a fresh interpreter. Its
     /// id is new.
-    SessionOpened { session: SessionId, bytes: u64 },
+    SessionOpened { session: SessionId, tenant: Arc<str>, bytes: u64 },
+    /// Sessions were forked from one.
+    SessionsForked(ForkedSessions),
     /// A session is no longer wanted.
     SessionClosed(SessionId),
     /// A session's state is lost, so its queued jobs can't run.
@@ -295,7 +300,10 @@ impl Model {
     fn apply(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::StopRequested(job, kind) => self.stop_requested(job, kind, effects),
-            Event::SessionOpened { session, bytes } => self.sessions.open(session, bytes, self.now),
+            Event::SessionOpened { session, tenant, bytes } => {
+                self.sessions.open(session, &tenant, bytes, self.now);
+            }
+            Event::SessionsForked(forked) => self.forked(&forked),
             Event::SessionClosed(session) => {
                 self.sessions.change(session, |session| session.is_closing = true);
                 self.end_session_if_done(session, effects);
@@ -356,7 +364,18 @@ impl Model {
         }
     }
 
+    fn forked(&mut self, forked: &ForkedSessions) {
+        self.sessions.fork(forked, self.now);
+        let on = self.sessions.get(forked.parent).and_then(Session::worker);
+        if let Some(worker) = on
+            && forked.has_base
+        {
+            self.workers.keep(worker, 0);
+        }
+    }
+
     fn moved(&mut self, id: SessionId, bytes: u64) {
+        self.sessions.unshare(id);
         if let Some(worker) = self.sessions.get(id).and_then(|session| session.worker()) {
             self.workers.house(worker, None);
         }
@@ -588,7 +607,10 @@ impl Model {
             limit_bytes: self.config.memory_bytes,
             shared_bytes: self.shared_bytes,
             slot_bytes: self.workers.slot_bytes(),
-            session_bytes: self.sessions.memory_bytes,
+            session_bytes: self
+                .sessions
+                .memory_bytes
+                .saturating_add(self.sessions.holdings.shared_bytes),
             queued_bytes: self.queued_bytes as u64,
             in_flight_bytes: self.in_flight_bytes,
             disk_bytes: self.sessions.disk_bytes,

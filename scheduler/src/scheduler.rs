@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Transcript;
-use pool::{BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
+use pool::{Branched, BuildId, Builds, JobId, PoolConfig, SessionId, Suspended, WorkerId};
 use ractor::Actor;
 use tokio::sync::oneshot;
 
@@ -15,9 +15,9 @@ use crate::decision::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::message::{Mailbox, SchedulerMessage};
+use crate::message::{ForkNames, Forks, Mailbox, SchedulerMessage};
 use crate::model::{Event, StopKind};
-use crate::status::SchedulerStatus;
+use crate::status::{ForkOrigin, SchedulerStatus};
 use crate::ticket::{OutcomeWaiters, Ticket};
 
 /// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last
@@ -27,6 +27,17 @@ pub struct Scheduler {
     mailbox: Mailbox,
     published: Arc<Published>,
     waiters: Arc<OutcomeWaiters>,
+    /// Whose the sessions are that this handle opens, and its jobs that don't say.
+    tenant: Option<Arc<str>>,
+}
+
+/// A state of a session, from which forks continue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Branch {
+    parent: SessionId,
+    captured: Option<Suspended>,
+    turns: u64,
+    branched: Option<Branched>,
 }
 
 impl Scheduler {
@@ -55,7 +66,15 @@ impl Scheduler {
             mailbox: Mailbox::new(combiner),
             published,
             waiters: OutcomeWaiters::new(cpus()),
+            tenant: None,
         })
+    }
+
+    /// Returns a handle of the same scheduler whose sessions are this tenant's, and its jobs that
+    /// name none.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: impl Into<Arc<str>>) -> Self {
+        Self { tenant: Some(tenant.into()), ..self.clone() }
     }
 
     /// Refuses to do anything in a forked child process. What sends messages checks that by itself.
@@ -74,8 +93,10 @@ impl Scheduler {
         let (admitted, admission) = oneshot::channel();
         let (reply, outcome) = oneshot::channel();
         let transcript = Arc::<Transcript>::default();
+        let mut request = request.into();
+        request.tenant = request.tenant.or_else(|| self.tenant.clone());
         let message = SchedulerMessage::Submit {
-            request: request.into(),
+            request,
             transcript: Arc::clone(&transcript),
             admitted,
             reply,
@@ -103,8 +124,8 @@ impl Scheduler {
         name: &str,
         build: BuildId,
     ) -> Result<(SessionId, BuildId), Refusal> {
-        let name = Arc::from(name);
-        self.ask(|reply| SchedulerMessage::OpenSession { name, build, reply }).await
+        let (name, tenant) = (Arc::from(name), self.tenant.clone());
+        self.ask(|reply| SchedulerMessage::OpenSession { name, build, tenant, reply }).await
     }
 
     /// Ends a session once its jobs have ended. Its state is dropped.
@@ -118,8 +139,67 @@ impl Scheduler {
     /// A job of the session is queued or running, the session is gone, or its state can't be
     /// copied.
     pub async fn capture(&self, session: SessionId) -> Result<Option<Suspended>, Refusal> {
-        let state = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
+        let (state, _) = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
         Ok(state.map(Suspended::compact))
+    }
+
+    /// Prepares forks of a session's present state.
+    ///
+    /// # Errors
+    /// As `capture`.
+    pub async fn branch(&self, session: SessionId) -> Result<Branch, Refusal> {
+        let (state, turns) = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
+        // Here, since it may take a while.
+        let branched = state.clone().map(|state| state.compact().branch());
+        Ok(Branch { parent: session, captured: state, turns, branched })
+    }
+
+    /// Opens sessions that continue from a branch: all of them, or none. Returns their ids and
+    /// names, in order.
+    ///
+    /// # Errors
+    /// The forked session has ended, a session has one of the names, or opening fails as in
+    /// `open_session`.
+    pub async fn fork(
+        &self,
+        branch: &Branch,
+        names: ForkNames,
+    ) -> Result<Vec<(SessionId, Arc<str>)>, Refusal> {
+        let Branch { parent, captured, turns, branched } = branch.clone();
+        let forks = Box::new(Forks { parent, captured, turns, branched, names });
+        self.ask(|reply| SchedulerMessage::Fork(forks, reply)).await
+    }
+
+    /// Returns the open sessions that were forked from this one, in order, with their names.
+    pub async fn children(&self, session: SessionId) -> Vec<(SessionId, Arc<str>)> {
+        let (reply, answer) = oneshot::channel();
+        if self.mailbox.send(SchedulerMessage::Children(session, reply)).is_err() {
+            return Vec::new();
+        }
+        answer.await.unwrap_or_default()
+    }
+
+    /// Returns how an open session came to be a fork, if it is one.
+    pub fn origin(&self, session: SessionId) -> Option<ForkOrigin> {
+        self.published.snapshot.read().sessions.get(&session)?.origin
+    }
+
+    /// Returns how many workers there are.
+    pub fn worker_count(&self) -> usize {
+        self.published.pool.get().map_or(0, |pool| pool.workers().len())
+    }
+
+    /// Returns the name of an open session.
+    pub fn session_name(&self, session: SessionId) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.published.snapshot.read().sessions.get(&session)?.name))
+    }
+
+    /// Returns the bytes that the states of these sessions take, as last copied, without what forks
+    /// share.
+    pub fn state_bytes(&self, sessions: impl IntoIterator<Item = SessionId>) -> u64 {
+        let snapshot = self.published.snapshot.read();
+        let bytes = |session| snapshot.sessions.get(&session).map_or(0, |shown| shown.cell.bytes());
+        sessions.into_iter().map(bytes).sum()
     }
 
     /// Opens a session with this state of an interpreter of `build`; `None` is that of a fresh one.
@@ -132,8 +212,8 @@ impl Scheduler {
         build: BuildId,
         state: Option<Suspended>,
     ) -> Result<SessionId, Refusal> {
-        let name = Arc::from(name);
-        self.ask(|reply| SchedulerMessage::Adopt { name, build, state, reply }).await
+        let (name, tenant) = (Arc::from(name), self.tenant.clone());
+        self.ask(|reply| SchedulerMessage::Adopt { name, build, state, tenant, reply }).await
     }
 
     /// Replaces a session's state; `None` is that of a fresh interpreter.

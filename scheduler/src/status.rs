@@ -110,14 +110,32 @@ pub struct SessionStatus {
     pub session: SessionId,
     /// Its name.
     pub name: String,
+    /// The tenant to whom it belongs.
+    pub tenant: String,
     /// The name of its Python build.
     pub python: String,
     /// Its queued jobs.
     pub queue_depth: usize,
+    /// How many turns have ended in it.
+    pub turns: u64,
+    /// From which session it was forked, if it was.
+    pub fork: Option<ForkOrigin>,
     /// Where its state is.
     pub place: SessionPlace,
     /// Why it was last evicted, if it ever was.
     pub evicted: Option<String>,
+}
+
+/// How a session came to be a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ForkOrigin {
+    /// The session that was forked, which may have ended since.
+    pub parent: SessionId,
+    /// Forks between this session and one that isn't a fork: 1 for its fork, 2 for a fork of that.
+    pub depth: usize,
+    /// How many turns had ended in the parent by then.
+    pub turn: u64,
 }
 
 /// How many sessions are in each place.

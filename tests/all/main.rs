@@ -18,6 +18,7 @@ mod egress;
 mod events;
 /// Files: inputs, reported changes, and undone changes.
 mod files;
+mod forks;
 /// Host functions, and asyncio, which waits for them.
 mod functions;
 /// Session states that are copied, restored, saved, and moved between workers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::Args;
-use hatchery::SessionsConfig;
+use hatchery::{SessionsConfig, TenantConfig};
 
 use super::groups::{HostFolders, PoolSize};
 use super::limits::{ProgramArguments, parse_duration, parse_size, parse_time, whole};
@@ -102,6 +102,18 @@ pub(crate) struct SessionArguments {
     /// Close a session that has been idle for this time. Default: never.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     close_sessions_after: Option<Duration>,
+
+    /// Number of sessions of a tenant that may be open, forks included. Default: no bound.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
+    tenant_sessions: Option<usize>,
+
+    /// Size of the states of a tenant's sessions from which no more are opened. Default: no bound.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    tenant_session_bytes: Option<ByteSize>,
+
+    /// Number of forks between a session and one that isn't a fork. Default: 1000.
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
+    fork_depth: Option<usize>,
 }
 
 impl SessionArguments {
@@ -112,6 +124,19 @@ impl SessionArguments {
             in_memory: self.sessions_in_memory.unwrap_or(default.in_memory),
             disk_bytes: self.sessions_on_disk.map_or(default.disk_bytes, |size| size.as_u64()),
             close_after: self.close_sessions_after,
+            depth: self.fork_depth.unwrap_or(default.depth),
+            ..default
+        }
+    }
+
+    /// Returns what each tenant may have.
+    pub(crate) fn of_tenant(&self) -> TenantConfig {
+        let default = TenantConfig::default();
+        TenantConfig {
+            sessions: self.tenant_sessions.unwrap_or(default.sessions),
+            session_bytes: self
+                .tenant_session_bytes
+                .map_or(default.session_bytes, |size| size.as_u64()),
             ..default
         }
     }

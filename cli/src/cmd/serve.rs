@@ -109,6 +109,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = arguments.programs.builder().sessions(arguments.sessions.config());
+    let builder = builder.default_tenant(arguments.sessions.of_tenant());
     Ok(arguments.size.set(arguments.programs.image.apply_to_all(builder)?))
 }
 

@@ -22,6 +22,15 @@ impl Contents {
         self.len
     }
 
+    /// Returns the bytes that it takes beside `base`, without the chunks that the two share.
+    pub(super) fn bytes_beside(&self, base: Option<&Self>) -> u64 {
+        let others = base.map_or(&[][..], |base| &base.chunks);
+        let is_shared =
+            |at: usize, own| others.get(at).is_some_and(|other| Arc::ptr_eq(own, other));
+        let chunks = self.chunks.iter().enumerate();
+        chunks.filter(|(at, own)| !is_shared(*at, own)).map(|(_, own)| own.len() as u64).sum()
+    }
+
     /// Reads from `offset` into `buffer`, up to the end; returns the number of bytes read.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let available = self.len.saturating_sub(offset);

@@ -308,6 +308,22 @@ impl Tree {
         self.usage.bytes
     }
 
+    /// Returns the bytes of files that it has beside `base`, an earlier state of it or of what it
+    /// was copied from. Both are copies of `library`, which has files of its own.
+    pub(crate) fn bytes_beside(&self, base: &Self, library: &Self) -> u64 {
+        if self.version == base.version {
+            return 0;
+        }
+        let of = |(id, node): (&NodeId, &Node)| match (&node.kind, base.nodes.get(id)) {
+            (NodeKind::File(own), Some(Node { kind: NodeKind::File(base), .. })) => {
+                own.bytes_beside(Some(base))
+            }
+            (NodeKind::File(own), _) => own.bytes_beside(None),
+            _ => 0,
+        };
+        self.nodes.range(library.next..).map(of).sum()
+    }
+
     /// Returns the most bytes charged since the run began.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes

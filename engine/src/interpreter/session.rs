@@ -29,10 +29,13 @@ use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
 use crate::interpreter::image::format::SavedHost;
 use crate::interpreter::image::{GeneratorState, Image};
+use crate::memory::delta::PatchDelta;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
+use forks::{ForkBase, Lineage};
 
+pub(crate) mod forks;
 pub(crate) mod message;
 
 const MAGIC: [u8; 8] = *b"HTCHSES3";
@@ -55,6 +58,8 @@ pub(super) struct SessionInner {
     /// Whether the pages of its memory were marked when it was copied. They are once many turns
     /// have followed each other in one interpreter.
     pub(super) was_marked: bool,
+    /// What its bytes are counted beside, and what was forked off it.
+    pub(super) lineage: Lineage,
 }
 
 /// What the memory of a session holds beyond its image.
@@ -64,20 +69,27 @@ pub(crate) enum SessionMemory {
     Patch(Arc<MemoryPatch>),
     /// Copied page by page.
     Snapshot(Arc<Snapshot>),
+    /// Compared with the state that it was forked from.
+    Delta(Arc<PatchDelta>, Arc<ForkBase>),
 }
 
 impl SessionMemory {
-    fn patch(&self) -> &Arc<MemoryPatch> {
+    fn patch(&self) -> Arc<MemoryPatch> {
         match self {
-            Self::Patch(patch) => patch,
-            Self::Snapshot(snapshot) => snapshot.patch(),
+            Self::Patch(patch) => Arc::clone(patch),
+            Self::Snapshot(snapshot) => Arc::clone(snapshot.patch()),
+            Self::Delta(delta, base) => delta.over(&base.patch).into(),
         }
     }
 
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Patch(patch) => patch.bytes(),
-            Self::Snapshot(snapshot) => snapshot.bytes(),
+    /// Returns the bytes that it takes beside `base`.
+    fn bytes(&self, base: Option<&ForkBase>) -> u64 {
+        match (self, base) {
+            (Self::Patch(patch), None) => patch.bytes(),
+            (Self::Patch(patch), Some(base)) => patch.bytes_beside(&base.patch),
+            (Self::Snapshot(snapshot), None) => snapshot.bytes(),
+            (Self::Snapshot(snapshot), Some(base)) => snapshot.bytes_beside(&base.patch),
+            (Self::Delta(delta, own), _) => delta.bytes(&own.patch),
         }
     }
 }
@@ -95,6 +107,20 @@ pub(crate) struct Life {
 /// The states of the random number generators that modules share.
 pub(crate) type Generators = Vec<[u8; GeneratorState::BYTES as usize]>;
 
+impl SessionInner {
+    /// Completes it with its bytes beside what it was forked from.
+    pub(super) fn counted(mut self) -> SessionState {
+        let library = &self.image.inner.layout.tree;
+        let base = self.lineage.base().map(|base| &**base);
+        let of_files = match base {
+            None => self.host.tree.file_bytes(),
+            Some(base) => self.host.tree.bytes_beside(&base.tree, library),
+        };
+        self.lineage.own_bytes = self.memory.bytes(base).saturating_add(of_files);
+        SessionState { inner: Arc::new(self) }
+    }
+}
+
 impl SessionState {
     fn new(
         image: &Image,
@@ -104,8 +130,8 @@ impl SessionState {
         life: Life,
     ) -> Self {
         let image = image.clone();
-        let (globals, was_marked) = (globals.into(), false);
-        Self { inner: Arc::new(SessionInner { image, memory, globals, host, life, was_marked }) }
+        let (globals, was_marked, lineage) = (globals.into(), false, Lineage::default());
+        SessionInner { image, memory, globals, host, life, was_marked, lineage }.counted()
     }
 
     /// Returns the state of an interpreter on `image` before its first run.
@@ -115,10 +141,10 @@ impl SessionState {
         Self::new(image, memory, globals, image.inner.host.clone(), Life::default())
     }
 
-    /// Returns the bytes of memory and files that the state holds beyond the image, including what
-    /// it shares with copies.
+    /// Returns the bytes of memory and files that the state holds beyond the image, without what
+    /// [forks](Self::branch) share with it.
     pub fn bytes(&self) -> u64 {
-        self.inner.memory.bytes().saturating_add(self.inner.host.tree.file_bytes())
+        self.inner.lineage.own_bytes
     }
 
     /// Returns the number of 4 KiB pages of guest memory that differ from the image.
@@ -131,22 +157,34 @@ impl SessionState {
         Workspace::new(&self.inner.host.tree, self.inner.image.inner.layout.workspace)
     }
 
-    /// Returns a copy for another session. Before it runs, the random number generators that
-    /// modules share are seeded again; a deterministic session keeps their states.
+    /// Returns a copy for another session, which counts all its bytes. Before it runs, the random
+    /// number generators that modules share are seeded again; a deterministic session keeps their
+    /// states.
     pub fn fork(&self) -> Self {
         let SessionInner { image, globals, host, life, .. } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
-        let memory = SessionMemory::Patch(Arc::clone(self.memory()));
+        let memory = SessionMemory::Patch(self.memory());
         Self::new(image, memory, Arc::clone(globals), host.clone(), life)
     }
 
-    /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
-    /// Comparing them with the image takes 0.1 ms and more.
+    /// Returns the same state in less memory, if its pages are copied whole, or if it was forked
+    /// and isn't a delta yet. Otherwise returns `None`. Comparing pages takes 0.1 ms and more.
     pub fn compact(&self) -> Option<Self> {
-        let SessionMemory::Snapshot(snapshot) = &self.inner.memory else { return None };
-        let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
-        let inner = SessionInner { memory, ..SessionInner::clone(&self.inner) };
-        Some(Self { inner: Arc::new(inner) })
+        let inner = &*self.inner;
+        let memory = match (&inner.memory, inner.lineage.base()) {
+            (SessionMemory::Delta(..), _) | (SessionMemory::Patch(_), None) => return None,
+            (SessionMemory::Patch(patch), Some(base)) if Arc::ptr_eq(patch, &base.patch) => {
+                return None;
+            }
+            (SessionMemory::Snapshot(snapshot), None) => {
+                SessionMemory::Patch(Arc::clone(snapshot.patch()))
+            }
+            (memory, Some(base)) => {
+                let delta = PatchDelta::between(&base.patch, &memory.patch());
+                SessionMemory::Delta(Arc::new(delta), Arc::clone(base))
+            }
+        };
+        Some(SessionInner { memory, ..inner.clone() }.counted())
     }
 
     /// Writes the session to a file in one step. The old file stays until the new one is on the
@@ -315,7 +353,7 @@ impl SessionState {
         Ok(Self::new(image, SessionMemory::Patch(Arc::new(memory)), globals, host, life))
     }
 
-    pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
+    pub(crate) fn memory(&self) -> Arc<MemoryPatch> {
         self.inner.memory.patch()
     }
 }

@@ -24,6 +24,7 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
+use crate::interpreter::session::forks::Lineage;
 use crate::interrupt::gate::{Gate, ThreadGate};
 use crate::interrupt::here::RunsHere;
 use crate::interrupt::raise::{Offsets, Raiser};
@@ -173,6 +174,7 @@ impl Interpreter {
             image: None,
             exception: None,
             life: Life::default(),
+            lineage: Lineage::default(),
             individuality: None,
             throws,
             threads,

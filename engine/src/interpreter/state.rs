@@ -8,6 +8,7 @@ use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
+use crate::interpreter::session::forks::Lineage;
 use crate::interpreter::session::{Generators, Life, SessionInner, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
@@ -126,6 +127,7 @@ impl Interpreter {
         let drawn = draw(&image, &mut host).ok();
         self.restore(&image.inner.pristine, &image.inner.facts.globals, host)?;
         self.life = Life::default();
+        self.lineage = Lineage::default();
         self.individuality = drawn;
         Ok(())
     }
@@ -206,8 +208,8 @@ impl Interpreter {
         let image = self.image.clone().ok_or(SessionError::NotSuspendable)?;
         let host = self.host.state().ok_or(SessionError::NotSuspendable)?;
         let globals = crate::memory::tunables::globals(&mut self.store).into();
-        let inner = SessionInner { image, memory, globals, host, life: self.life, was_marked };
-        Ok(SessionState { inner: Arc::new(inner) })
+        let (life, lineage) = (self.life, self.lineage.now());
+        Ok(SessionInner { image, memory, globals, host, life, was_marked, lineage }.counted())
     }
 
     /// Replaces the state of the interpreter with `state`.
@@ -226,12 +228,13 @@ impl Interpreter {
             *self = Self::on(image, Some(self.memory.shared()))
                 .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         }
-        self.restore(state.memory(), &state.inner.globals, state.inner.host.clone())
+        self.restore(&state.memory(), &state.inner.globals, state.inner.host.clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         if state.inner.was_marked {
             self.memory.shared().mark_soon();
         }
         self.life = state.inner.life;
+        self.lineage = state.inner.lineage.resumed();
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use super::address_space::PAGE_BYTES;
 use super::segments::Segment;
 use super::vectors::vectorized;
 
-const BLOCK_BYTES: usize = 64;
+pub(super) const BLOCK_BYTES: usize = 64;
 const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// What a memory holds beyond its image.
@@ -42,6 +42,27 @@ impl MemoryPatch {
         let of = |page: &PagePatch| (page.bytes.len() + size_of::<PagePatch>()) as u64;
         let segments = self.segments.iter().map(|segment| segment.bytes().len() as u64);
         segments.chain(self.pages.iter().map(of)).sum()
+    }
+
+    /// Returns the bytes that the patch takes beside `base`, without what the two share.
+    pub(crate) fn bytes_beside(&self, base: &Self) -> u64 {
+        if std::ptr::eq(self, base) {
+            return 0;
+        }
+        let mut others = base.pages.iter().peekable();
+        let of = |page: &PagePatch| {
+            while others.next_if(|other| other.page < page.page).is_some() {}
+            let is_shared = others.peek().is_some_and(|other| other.shares_bytes(page));
+            size_of::<PagePatch>() + if is_shared { 0 } else { page.bytes.len() }
+        };
+        let pages: usize = self.pages.iter().map(of).sum();
+        pages as u64 + base.segment_bytes_missing(&self.segments)
+    }
+
+    /// Returns the bytes of those segments that aren't among this patch's.
+    pub(super) fn segment_bytes_missing(&self, segments: &[Segment]) -> u64 {
+        let is_other = |segment: &&Segment| !self.segments.contains(segment);
+        segments.iter().filter(is_other).map(|segment| segment.bytes().len() as u64).sum()
     }
 
     /// Returns how many pages differ from the image.
@@ -162,6 +183,19 @@ impl PagePatch {
         });
     }
 
+    /// Returns whether both are the same patch with the same bytes in memory.
+    pub(super) fn shares_bytes(&self, other: &Self) -> bool {
+        (self.page, self.blocks) == (other.page, other.blocks)
+            && Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
+    /// Returns the block at this offset of the page, if it differs.
+    pub(super) fn block(&self, at: usize) -> Option<&[u8; BLOCK_BYTES]> {
+        let bit = 1_u64 << (at / BLOCK_BYTES);
+        let before = (self.blocks & (bit - 1)).count_ones() as usize;
+        self.bytes.as_chunks().0.get(before).filter(|_| self.blocks & bit != 0)
+    }
+
     /// Returns the bytes that `blocks` take.
     pub(crate) fn bytes_of(blocks: u64) -> usize {
         blocks.count_ones() as usize * BLOCK_BYTES
@@ -177,7 +211,7 @@ impl PagePatch {
     }
 }
 
-fn offsets(mut blocks: u64) -> impl Iterator<Item = usize> {
+pub(super) fn offsets(mut blocks: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if blocks == 0 {
             return None;

@@ -70,6 +70,11 @@ impl Snapshot {
         self.marked_bytes + self.bytes.len() as u64
     }
 
+    /// Returns the bytes that the snapshot takes beside `base`.
+    pub(crate) fn bytes_beside(&self, base: &MemoryPatch) -> u64 {
+        self.marked.bytes_beside(base) + self.bytes.len() as u64
+    }
+
     /// Returns the same content as a patch. The first call takes as long as comparing the pages.
     pub(crate) fn patch(&self) -> &Arc<MemoryPatch> {
         self.patch.get_or_init(|| Arc::new(self.to_patch()))

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use engine::{
-    Afterwards, Engine, Image, Outcome, PackedRest, PackedSession, SessionError, SessionState,
-    StartError,
+    Afterwards, BranchedState, Engine, Image, Outcome, PackedRest, PackedSession, SessionError,
+    SessionState, StartError,
 };
 
-use super::{Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState};
+use super::{
+    Branched, Interpreter, InterpreterSource, PackedBytes, Readiness, Suspended, SuspendedState,
+};
 use crate::metrics;
 use crate::task::Task;
 
@@ -19,6 +21,16 @@ impl SuspendedState for SessionState {
 
     fn fork(&self) -> Suspended {
         Suspended::new(SessionState::fork(self))
+    }
+
+    fn branch(&self) -> Branched {
+        let BranchedState { fork, own, shared } = SessionState::branch(self);
+        let (fork, own) = (Suspended::new(fork), Suspended::new(own));
+        Branched { fork, shared: Some((shared, own)) }
+    }
+
+    fn begin_branch(&self) {
+        SessionState::begin_branch(self);
     }
 
     fn compact(&self) -> Option<Suspended> {

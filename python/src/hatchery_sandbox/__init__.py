@@ -47,6 +47,7 @@ from hatchery_sandbox._events import (
     Started,
 )
 from hatchery_sandbox._executor import Executor
+from hatchery_sandbox._explore import Explored
 from hatchery_sandbox._functions import HostFunction
 from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
@@ -66,6 +67,7 @@ __all__ = [
     "Event",
     "EventLog",
     "Executor",
+    "Explored",
     "FileChanged",
     "Future",
     "HatcheryError",

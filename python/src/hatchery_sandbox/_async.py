@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from collections import deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hatchery_sandbox import _job, _progress
 from hatchery_sandbox._config import Isolation, PathLike, SessionSettings
-from hatchery_sandbox._errors import PoolError
+from hatchery_sandbox._errors import PoolError, RefusedError
 from hatchery_sandbox._events import Event
+from hatchery_sandbox._explore import Exploration, Explored, Keep
 from hatchery_sandbox._functions import Functions, FunctionSet
 from hatchery_sandbox._future import Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
@@ -410,6 +412,52 @@ class AsyncSession:
         opened = AsyncSession(self._pool, name or new_name(), self._functions)
         await self._act({"fork": {"to": opened.name}})
         return opened if name else close_when_dropped(opened, self._pool._pool)
+
+    async def fork_many(self, count: int) -> list[AsyncSession]:
+        """Opens so many sessions that continue from this one's state; see `Session.fork_many`."""
+        names, _ = await self._act({"fork_many": {"count": count}})
+        forks = (AsyncSession(self._pool, name, self._functions) for name in names)
+        return [close_when_dropped(fork, self._pool._pool) for fork in forks]
+
+    async def explore(
+        self,
+        candidates: Iterable[str | Job],
+        /,
+        *,
+        keep: Keep = "succeeded",
+        **options: Unpack[JobOptions],
+    ) -> AsyncIterator[Explored[AsyncSession]]:
+        """Runs each program on a fork of its own, and yields how each ended; see
+        `Session.explore`."""
+        exploration: Exploration[AsyncSession] = Exploration(candidates, keep)
+        ended: deque[Future[Outcome]] = deque()
+        waker = Waker()
+
+        def submit(fork: AsyncSession, candidate: str | Job) -> Future[Outcome]:
+            future = fork.submit(candidate, **options)._future
+
+            def end(_: futures.Future[Outcome]) -> None:
+                ended.append(future)
+                waker.wake()
+
+            future.call_when_done(end)
+            return future
+
+        try:
+            while True:
+                while wanted := exploration.wanted():
+                    try:
+                        exploration.begin(await self.fork_many(wanted), submit)
+                    except RefusedError as refused:
+                        exploration.was_refused(refused)
+                if exploration.is_over:
+                    return
+                while not ended:
+                    await waker.wait()
+                if (explored := exploration.end(ended.popleft())) is not None:
+                    yield explored
+        finally:
+            exploration.close()
 
     async def checkpoint(self, name: str | None = None) -> str:
         """Captures the state, and returns the name to `restore` it by."""

@@ -30,7 +30,7 @@ _MOST_LOSSES = 10
 _MOST_STARTS = 5
 """How often a server that has ended may fail to start again, one time after the other."""
 
-_PASSING = frozenset(
+PASSING = frozenset(
     ("queue_full", "queue_bytes", "tenant_queue_full", "tenant_queue_bytes", "memory", "requests")
 )
 """Reasons of refusals that pass by themselves."""
@@ -51,7 +51,7 @@ class _Retries:
         """
         if isinstance(error, PoolClosedError):
             raise error
-        if isinstance(error, RefusedError) and error.reason in _PASSING:
+        if isinstance(error, RefusedError) and error.reason in PASSING:
             return error.retry_after or _RETRY_SECONDS
         if isinstance(error, ConnectionLostError):
             losses = self._losses[index] = self._losses.get(index, 0) + 1

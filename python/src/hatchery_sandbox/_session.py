@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from hatchery_sandbox._errors import PoolError
+from hatchery_sandbox._errors import PoolError, RefusedError
 from hatchery_sandbox._events import Event
+from hatchery_sandbox._explore import Exploration, Explored, Keep
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import Functions, FunctionSet
 from hatchery_sandbox._future import Future
@@ -81,6 +83,62 @@ class Session:
         opened = Session(self._pool, name or new_name(), self._lent)
         self._act({"fork": {"to": opened.name}})
         return opened if name else close_when_dropped(opened, self._pool)
+
+    def fork_many(self, count: int) -> list[Session]:
+        """Opens so many sessions that continue from this one's state: all of them, or none. They
+        share its memory. Each is named by the first session of its tree, a slash and a number, and
+        closed when it has no more references.
+
+        Raises:
+            RefusedError: A job of this session waits or runs, or there is no room for all.
+        """
+        names, _ = self._act({"fork_many": {"count": count}})
+        forks = (Session(self._pool, name, self._lent) for name in names)
+        return [close_when_dropped(fork, self._pool) for fork in forks]
+
+    def explore(
+        self,
+        candidates: Iterable[str | Job],
+        /,
+        *,
+        keep: Keep = "succeeded",
+        **options: Unpack[JobOptions],
+    ) -> Iterator[Explored[Session]]:
+        """Runs each program on a fork of its own of this session's present state, and yields how
+        each ended, in the order of their ends. Forks are opened as there is room for them, so run
+        nothing in this session meanwhile.
+
+        Args:
+            keep: Which forks stay open, as `Explored.survivor`: `"all"`, `"none"`, those whose
+                program `"succeeded"`, a number for the first so many of these, or a function of
+                the outcome. The others are closed at once.
+            options: As for `run`, for every program.
+
+        Raises:
+            RefusedError: A job of this session waits or runs, or there is no room for a fork while
+                no other candidate runs.
+        """
+        exploration: Exploration[Session] = Exploration(candidates, keep)
+        ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+
+        def submit(fork: Session, candidate: str | Job) -> Future[Outcome]:
+            future = fork.submit(candidate, **options)
+            future.call_when_done(lambda _: ended.put(future))
+            return future
+
+        try:
+            while True:
+                while wanted := exploration.wanted():
+                    try:
+                        exploration.begin(self.fork_many(wanted), submit)
+                    except RefusedError as refused:
+                        exploration.was_refused(refused)
+                if exploration.is_over:
+                    return
+                if (explored := exploration.end(ended.get())) is not None:
+                    yield explored
+        finally:
+            exploration.close()
 
     def checkpoint(self, name: str | None = None) -> str:
         """Captures the state, and returns the name to `restore` it by. An earlier checkpoint of

@@ -200,10 +200,15 @@ impl SchedulerState {
         if self.jobs.get(&job).is_some_and(|live| !live.task.is_self_test) {
             let mut measures = self.published.measures.lock();
             measures.resume.record(resume);
-            if !never_ran(&outcome) {
+            let has_run = !never_ran(&outcome);
+            if has_run {
                 measures.run.record(outcome.usage.wall);
             }
             drop(measures);
+            let session = self.session_of(job).filter(|_| has_run);
+            if let Some(open) = session.and_then(|session| self.sessions.get_mut(&session)) {
+                open.turns += 1;
+            }
             self.published.metrics.resume_time.record(resume);
         }
         self.end(job, outcome);

@@ -8,14 +8,15 @@ use parking_lot::{Mutex, RwLock};
 use pool::{DEFAULT_PYTHON, Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
 
+use super::OpenSession;
 use crate::decision::{DecisionLog, EvictionReason};
 use crate::job::Priority;
 use crate::measures::Measures;
 use crate::metrics::{Metrics, set_gauges};
 use crate::model::{Model, TenantView};
 use crate::status::{
-    MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
-    Totals,
+    ForkOrigin, MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus,
+    TenantStatus, Totals,
 };
 use crate::timer::Clock;
 
@@ -49,9 +50,12 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Clone)]
 pub(crate) struct ShownSession {
     pub(crate) name: Arc<str>,
-    pub(crate) queue_depth: usize,
+    tenant: Arc<str>,
+    queue_depth: usize,
+    turns: u64,
+    pub(crate) origin: Option<ForkOrigin>,
     pub(crate) cell: Arc<SessionCell>,
-    pub(crate) evicted: Option<EvictionReason>,
+    evicted: Option<EvictionReason>,
 }
 
 /// What changed since the last publication. Publishing everything each time would take too long.
@@ -77,28 +81,32 @@ impl Changes {
 }
 
 impl Snapshot {
-    /// Publishes the changes. `open` gives the name and cell of an open session.
+    /// Publishes the changes. `open` gives an open session.
     pub(super) fn update<'a>(
         &mut self,
         changes: &mut Changes,
         model: &Model,
-        open: impl Fn(SessionId) -> Option<(&'a Arc<str>, &'a Arc<SessionCell>)>,
+        open: impl Fn(SessionId) -> Option<&'a OpenSession>,
         totals: Totals,
     ) {
         for id in changes.sessions.drain(..) {
-            let (Some((name, cell)), Some(session)) = (open(id), model.session(id)) else {
+            let (Some(open), Some(session)) = (open(id), model.session(id)) else {
                 self.sessions.remove_mut(&id);
                 continue;
             };
             let (queue_depth, evicted) = (session.waiting.len(), session.evicted.clone());
             // In its place if nobody has a copy, without allocating.
-            match self.sessions.get_mut(&id) {
-                Some(shown) => (shown.queue_depth, shown.evicted) = (queue_depth, evicted),
-                None => {
-                    let (name, cell) = (Arc::clone(name), Arc::clone(cell));
-                    self.sessions.insert_mut(id, ShownSession { name, queue_depth, cell, evicted });
-                }
+            if let Some(shown) = self.sessions.get_mut(&id) {
+                (shown.queue_depth, shown.turns, shown.evicted) =
+                    (queue_depth, open.turns, evicted);
+                continue;
             }
+            let OpenSession { name, cell, turns, origin, tree } = open;
+            let (name, tenant, cell) =
+                (Arc::clone(name), Arc::clone(&tree.tenant), Arc::clone(cell));
+            let (turns, origin) = (*turns, *origin);
+            let shown = ShownSession { name, tenant, queue_depth, turns, origin, cell, evicted };
+            self.sessions.insert_mut(id, shown);
         }
         for name in changes.tenants.drain(..) {
             match model.tenant(&name) {
@@ -191,8 +199,11 @@ impl SessionStatus {
         Self {
             session,
             name: shown.name.to_string(),
+            tenant: shown.tenant.to_string(),
             python: python.to_owned(),
             queue_depth: shown.queue_depth,
+            turns: shown.turns,
+            fork: shown.origin,
             place: shown.cell.place(),
             evicted: shown.evicted.as_ref().map(ToString::to_string),
         }

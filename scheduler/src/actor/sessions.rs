@@ -1,19 +1,22 @@
 //! The shell's part about sessions: their names, their cells, and copies of their states.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use pool::{Away, BuildId, JobId, SessionCell, SessionId, Suspended, Tier, WorkerId};
+use pool::{Away, Branched, BuildId, JobId, SessionCell, SessionId, Suspended, Tier, WorkerId};
 
-use super::{Capture, OpenSession, SchedulerState};
+use super::{Capture, OpenSession, SchedulerState, SessionTree};
 use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
-use crate::job::Queued;
-use crate::message::CaptureReply;
-use crate::model::Event;
-use crate::status::Phase;
+use crate::job::{Queued, SHARED_DEFAULT_TENANT};
+use crate::message::{CaptureReply, ForkNames, Forked, Forks};
+use crate::model::{Event, Opening};
+use crate::policy::residency::ForkedSessions;
+use crate::status::{ForkOrigin, Phase};
 
 /// For how many ended sessions the reason is remembered.
 const REMEMBERED_COUNT: usize = 1_000;
@@ -78,13 +81,14 @@ impl SchedulerState {
         &mut self,
         name: Arc<str>,
         build: BuildId,
+        tenant: Option<Arc<str>>,
     ) -> Result<(SessionId, BuildId), Refusal> {
         if let Some(session) = self.named(&name)
             && let Some(cell) = self.cell(session)
         {
             return Ok((session, cell.build()));
         }
-        Ok((self.new_session(name, build, None)?, build))
+        Ok((self.new_session(name, build, None, tenant)?, build))
     }
 
     pub(super) fn adopt(
@@ -92,11 +96,99 @@ impl SchedulerState {
         name: Arc<str>,
         build: BuildId,
         state: Option<Suspended>,
+        tenant: Option<Arc<str>>,
     ) -> Result<SessionId, Refusal> {
         if self.named(&name).is_some() {
             return Err(Refusal::SessionExists(name.to_string()));
         }
-        self.new_session(name, build, state)
+        self.new_session(name, build, state, tenant)
+    }
+
+    /// Opens sessions that begin with one state: all of them, or none.
+    pub(super) fn fork(&mut self, forks: Forks) -> Result<Forked, Refusal> {
+        let Forks { parent, captured, turns, branched, names } = forks;
+        let cell = self.open_cell(parent)?;
+        let OpenSession { origin, tree, .. } = &self.sessions[&parent];
+        let (depth, tree) = (origin.map_or(0, |origin| origin.depth) + 1, Arc::clone(tree));
+        let (state, shared) = match branched {
+            Some(Branched { fork, shared }) => (Some(fork), shared),
+            None => (None, None),
+        };
+        let (count, own_bytes) = (names.count(), state.as_ref().map_or(0, Suspended::bytes));
+        let bytes = own_bytes.saturating_mul(count as u64);
+        let opening = Opening { tenant: &tree.tenant, count, bytes, depth };
+        if let Some(refusal) = self.model.refuses_sessions(&opening) {
+            return Err(refusal);
+        }
+        let names = self.fork_names(&tree, names)?;
+        // The session may have moved on since.
+        let has_base = match (&captured, &shared) {
+            (Some(before), Some((_, own))) if cell.exchange_copy(before, own) => {
+                own.begin_branch();
+                true
+            }
+            _ => false,
+        };
+        let shared = shared.map(|(shared, _)| shared);
+        let first = SessionId(self.next_session);
+        self.next_session += count as u64;
+        let origin = Some(ForkOrigin { parent, depth, turn: turns });
+        let mut forked = Vec::with_capacity(count);
+        for (number, name) in names.into_iter().enumerate() {
+            let session = SessionId(first.0 + number as u64);
+            let cell = Arc::new(SessionCell::new(session, state.clone()).on(cell.build()));
+            let (tree, turns) = (Arc::clone(&tree), 0);
+            self.names.insert(Arc::clone(&name), session);
+            let open = OpenSession { name: Arc::clone(&name), cell, turns, origin, tree };
+            self.sessions.insert(session, open);
+            self.changes.session(session);
+            forked.push((session, name));
+        }
+        self.record(DecisionKind::SessionForked { session: parent, count, first });
+        let bytes = own_bytes;
+        let event = ForkedSessions { parent, first, count, bytes, shared, has_base };
+        self.decide(Event::SessionsForked(event));
+        Ok(forked)
+    }
+
+    /// Returns the names of forks in this tree, none of which an open session has.
+    fn fork_names(
+        &mut self,
+        tree: &SessionTree,
+        names: ForkNames,
+    ) -> Result<Vec<Arc<str>>, Refusal> {
+        match names {
+            ForkNames::Given(names) => {
+                let mut seen = HashSet::new();
+                for name in &names {
+                    if !seen.insert(name) || self.named(name).is_some() {
+                        return Err(Refusal::SessionExists(name.to_string()));
+                    }
+                }
+                Ok(names)
+            }
+            ForkNames::Numbered(count) => {
+                let mut numbered = Vec::with_capacity(count);
+                while numbered.len() < count {
+                    let number = tree.last.fetch_add(1, Ordering::Relaxed) + 1;
+                    let name: Arc<str> = format!("{}/{number}", tree.name).into();
+                    if self.named(&name).is_none() {
+                        numbered.push(name);
+                    }
+                }
+                Ok(numbered)
+            }
+        }
+    }
+
+    /// Returns the open sessions that were forked from this one, in order.
+    pub(super) fn children(&self, session: SessionId) -> Forked {
+        let is_child = |open: &OpenSession| open.origin.is_some_and(|it| it.parent == session);
+        let children = self.sessions.iter().filter(|(_, open)| is_child(open));
+        let mut children: Forked =
+            children.map(|(id, open)| (*id, Arc::clone(&open.name))).collect();
+        children.sort_unstable_by_key(|(id, _)| *id);
+        children
     }
 
     pub(super) fn replace(
@@ -118,7 +210,7 @@ impl SchedulerState {
     pub(super) fn capture(&mut self, session: SessionId, reply: CaptureReply) {
         match self.find_copy(session) {
             Ok(Copy::AtHand(state)) => {
-                let _ = reply.send(Ok(state));
+                let _ = reply.send(Ok((state, self.turns(session))));
             }
             Ok(Copy::UnderWay(job)) => {
                 let capture = self.captures.get_mut(&job).expect("it is under way");
@@ -187,10 +279,17 @@ impl SchedulerState {
 
     /// Answers everyone who asked for a copy.
     pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Suspended>, Refusal>) {
+        let turns = self.turns(capture.session);
         for reply in capture.replies {
+            let answer = answer.clone().map(|state| (state, turns));
             // Fails if the caller has left.
-            let _ = reply.send(self.count_refusal(answer.clone()));
+            let _ = reply.send(self.count_refusal(answer));
         }
+    }
+
+    /// How many turns have ended in a session.
+    fn turns(&self, session: SessionId) -> u64 {
+        self.sessions.get(&session).map_or(0, |open| open.turns)
     }
 
     /// Counts and publishes a refusal, and passes the answer on.
@@ -252,19 +351,25 @@ impl SchedulerState {
         name: Arc<str>,
         build: BuildId,
         state: Option<Suspended>,
+        tenant: Option<Arc<str>>,
     ) -> Result<SessionId, Refusal> {
         let bytes = state.as_ref().map_or(0, Suspended::bytes);
-        if let Some(refusal) = self.model.refuses_session(bytes) {
+        let tenant = tenant.unwrap_or_else(|| SHARED_DEFAULT_TENANT.clone());
+        let opening = Opening { tenant: &tenant, count: 1, bytes, depth: 0 };
+        if let Some(refusal) = self.model.refuses_sessions(&opening) {
             return Err(refusal);
         }
         let session = SessionId(self.next_session);
         self.next_session += 1;
         let cell = Arc::new(SessionCell::new(session, state).on(build));
         self.names.insert(Arc::clone(&name), session);
-        self.sessions.insert(session, OpenSession { name, cell });
+        let (last, turns, origin) = (AtomicU64::new(0), 0, None);
+        let (first, of) = (Arc::clone(&name), Arc::clone(&tenant));
+        let tree = Arc::new(SessionTree { name: first, tenant: of, last });
+        self.sessions.insert(session, OpenSession { name, cell, turns, origin, tree });
         self.changes.session(session);
         self.record(DecisionKind::SessionOpened { session });
-        self.decide(Event::SessionOpened { session, bytes });
+        self.decide(Event::SessionOpened { session, tenant, bytes });
         Ok(session)
     }
 

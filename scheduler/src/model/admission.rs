@@ -12,6 +12,17 @@ use crate::policy::fair_queue::Tenant;
 use crate::policy::residency::Session;
 use crate::status::Phase;
 
+/// Sessions that a caller wants to open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) count: usize,
+    /// The memory that their states take, which nothing else counts.
+    pub(crate) bytes: u64,
+    /// Forks between them and a session that isn't one.
+    pub(crate) depth: usize,
+}
+
 impl Model {
     pub(super) fn submitted(&mut self, id: JobId, queued: Queued) -> Result<(), Refusal> {
         if let Some(refusal) = self.refuses(&queued) {
@@ -167,14 +178,29 @@ impl Model {
         offload.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
     }
 
-    /// Refuses a session that would begin with a suspended state of `bytes` bytes, or returns `None`.
-    pub(crate) fn refuses_session(&self, bytes: u64) -> Option<Refusal> {
+    /// Refuses to open sessions, or returns `None`.
+    pub(crate) fn refuses_sessions(&self, wanted: &Opening<'_>) -> Option<Refusal> {
+        let Opening { tenant, count, bytes, depth } = *wanted;
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);
         }
+        let limit = self.config.sessions.depth;
+        if depth > limit {
+            return Some(Refusal::TooDeep(limit));
+        }
         let limit = self.config.sessions.open;
-        if self.sessions.len() >= limit {
+        if self.sessions.len().saturating_add(count) > limit {
             return Some(Refusal::TooManySessions(limit));
+        }
+        let (own, held) = (self.config.of_tenant(tenant), self.sessions.holdings.of(tenant));
+        if held.sessions.saturating_add(count) > own.sessions {
+            let (tenant, open, limit) = (tenant.to_owned(), held.sessions, own.sessions);
+            return Some(Refusal::TenantSessions { tenant, open, wanted: count, limit });
+        }
+        // A fresh session takes nothing, but it will.
+        if held.bytes.saturating_add(bytes) > own.session_bytes || held.bytes >= own.session_bytes {
+            let (tenant, used, limit) = (tenant.to_owned(), held.bytes, own.session_bytes);
+            return Some(Refusal::TenantSessionBytes { tenant, used, needed: bytes, limit });
         }
         let memory = self.memory();
         let (used, limit) = (memory.used_bytes(), memory.limit_bytes);

@@ -121,7 +121,11 @@ impl Model {
     /// Bytes of state that a session brings to its worker.
     fn coming_bytes(&self, queued: &Queued) -> u64 {
         let session = queued.session.and_then(|id| self.sessions.get(id));
-        session.filter(|session| session.worker().is_none()).map_or(0, |session| session.bytes)
+        let whole = |session: &crate::policy::residency::Session| {
+            let shared = self.sessions.holdings.bytes_with_under(session.shared);
+            session.bytes.saturating_add(shared)
+        };
+        session.filter(|session| session.worker().is_none()).map_or(0, whole)
     }
 
     /// Bytes that a job takes while it runs, on any worker.

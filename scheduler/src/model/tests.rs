@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use pool::{BuildId, JobId, SessionId, WorkerId};
 
-use super::{Event, Fault, Model, Report, StopKind};
+use super::{Event, Fault, Model, Opening, Report, StopKind};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::DecisionKind;
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
-use crate::job::{Growth, Priority, Queued};
+use crate::job::{DEFAULT_TENANT, Growth, Priority, Queued, SHARED_DEFAULT_TENANT};
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -145,7 +145,14 @@ impl Harness {
     }
 
     fn open_with(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.send(Event::SessionOpened { session: SessionId(session), bytes })
+        let tenant = SHARED_DEFAULT_TENANT.clone();
+        self.send(Event::SessionOpened { session: SessionId(session), tenant, bytes })
+    }
+
+    /// Why a session with so many bytes of state would be refused.
+    fn refused_session(&self, bytes: u64) -> Option<Refusal> {
+        let opening = Opening { tenant: DEFAULT_TENANT, count: 1, bytes, depth: 0 };
+        self.model.refuses_sessions(&opening)
     }
 
     fn ready(&mut self, worker: u64) -> Vec<Effect> {

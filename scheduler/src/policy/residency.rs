@@ -13,10 +13,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::SharedBytes;
 use pool::{JobId, OffloadError, SessionId, Tier, WorkerId};
 use rustc_hash::FxHashMap;
 
 use super::fair_queue::Key;
+use super::holdings::Holdings;
 use crate::decision::EvictionReason;
 use crate::timer::Time;
 
@@ -33,7 +35,8 @@ const DISK_RETRY: Duration = Duration::from_secs(60);
 /// Where the state of a session is, and what happens to it there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Residence {
-    /// Nowhere yet: nothing has run in the session.
+    /// It takes nothing of its own: nothing has run in the session since it was opened or forked, or
+    /// all that it has is shared with forks.
     #[default]
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
@@ -99,6 +102,10 @@ pub(crate) struct Session {
     pub(crate) leaving_worker: Option<WorkerId>,
     /// What its state takes when suspended, as last reported.
     pub(crate) bytes: u64,
+    /// Whose it is.
+    pub(crate) tenant: Arc<str>,
+    /// The shared state that its bytes don't include.
+    pub(crate) shared: Option<u64>,
     pub(crate) rests_since: Time,
     /// Its state can't be suspended as it is on its worker.
     pub(crate) stays: bool,
@@ -118,6 +125,8 @@ struct IndexEntry {
     is_in_memory: bool,
     memory_bytes: u64,
     disk_bytes: u64,
+    /// What it counts for its tenant, wherever it is.
+    held_bytes: u64,
 }
 
 impl IndexEntry {
@@ -131,9 +140,10 @@ impl IndexEntry {
 }
 
 impl Session {
-    fn new(bytes: u64, now: Time) -> Self {
+    fn new(tenant: Arc<str>, bytes: u64, shared: Option<u64>, now: Time) -> Self {
         let place = Residence::stored(bytes);
-        Self { place, previous_place: place, bytes, rests_since: now, ..Self::default() }
+        let rests_since = now;
+        Self { place, previous_place: place, bytes, tenant, shared, rests_since, ..Self::default() }
     }
 
     /// Queued and running jobs.
@@ -220,6 +230,10 @@ impl Session {
             is_in_memory: !matches!(self.place, Residence::Fresh | Residence::OnDisk(_)),
             memory_bytes,
             disk_bytes,
+            held_bytes: match self.place {
+                Residence::Compressed(bytes, _) | Residence::OnDisk(bytes) => bytes,
+                _ => self.bytes,
+            },
         }
     }
 
@@ -235,6 +249,21 @@ impl Session {
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.index_entry().memory_bytes
     }
+}
+
+/// Sessions that were forked from one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ForkedSessions {
+    pub(crate) parent: SessionId,
+    /// The first of their ids, which follow each other and are new.
+    pub(crate) first: SessionId,
+    pub(crate) count: usize,
+    /// What the state of each takes beside what they share.
+    pub(crate) bytes: u64,
+    /// What they share.
+    pub(crate) shared: Option<SharedBytes>,
+    /// Whether the state of the forked session is still the one that they share.
+    pub(crate) has_base: bool,
 }
 
 /// A state that is being offloaded.
@@ -255,7 +284,9 @@ pub(crate) struct Residency {
     lists: [BTreeSet<(Time, SessionId)>; 4],
     /// Sessions whose state is on workers or suspended in memory.
     pub(crate) in_memory: usize,
-    /// Bytes of memory that suspended sessions take.
+    /// What tenants hold, and what forks share.
+    pub(crate) holdings: Holdings,
+    /// Bytes of memory that suspended sessions take, each for itself.
     pub(crate) memory_bytes: u64,
     pub(crate) disk_bytes: u64,
     /// Bytes of those that are suspended or compressed and may be offloaded.
@@ -345,16 +376,57 @@ impl Residency {
         }
     }
 
-    pub(crate) fn open(&mut self, id: SessionId, bytes: u64, now: Time) {
-        let session = Session::new(bytes, now);
+    pub(crate) fn open(&mut self, id: SessionId, tenant: &Arc<str>, bytes: u64, now: Time) {
+        self.insert(id, Session::new(Arc::clone(tenant), bytes, None, now));
+    }
+
+    fn insert(&mut self, id: SessionId, session: Session) {
         let index_entry = session.index_entry();
+        let tenant = Arc::clone(&session.tenant);
         self.sessions.insert(id, session);
-        self.count(id, index_entry);
+        self.count(id, index_entry, &tenant);
+    }
+
+    /// Opens forks of a session, whose ids begin with `first`. Each has `bytes` of its own beside
+    /// what they share. If `has_base`, so does the forked session, which has nothing else.
+    pub(crate) fn fork(&mut self, forked: &ForkedSessions, now: Time) {
+        let ForkedSessions { parent, first, count, bytes, shared, has_base } = *forked;
+        let Some(session) = self.get(parent) else { return };
+        let (tenant, under) = (Arc::clone(&session.tenant), session.shared);
+        let id = shared.map(|shared| shared.id);
+        if let Some(shared) = shared {
+            let is_new = has_base && under != id;
+            let users = count + usize::from(is_new);
+            self.holdings.share(shared, under, &tenant, users);
+            if is_new {
+                self.holdings.leave(under);
+            }
+        }
+        if has_base {
+            self.change(parent, |session| {
+                (session.shared, session.bytes) = (id, 0);
+                if matches!(session.place, Residence::Suspended(Motion::Possible | Motion::Failed))
+                {
+                    session.place = Residence::Fresh;
+                }
+            });
+        }
+        for number in 0..count as u64 {
+            let fork = Session::new(Arc::clone(&tenant), bytes, id, now);
+            self.insert(SessionId(first.0 + number), fork);
+        }
+    }
+
+    /// Records that a session's state is its own now.
+    pub(crate) fn unshare(&mut self, id: SessionId) {
+        let shared = self.sessions.get_mut(&id).and_then(|session| session.shared.take());
+        self.holdings.leave(shared);
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        self.unshare(id);
         let session = self.sessions.remove(&id)?;
-        self.uncount(id, session.index_entry());
+        self.uncount(id, session.index_entry(), &session.tenant);
         Some(session)
     }
 
@@ -365,8 +437,9 @@ impl Residency {
         change(session);
         let after = session.index_entry();
         if before != after {
-            self.uncount(id, before);
-            self.count(id, after);
+            let tenant = Arc::clone(&session.tenant);
+            self.uncount(id, before, &tenant);
+            self.count(id, after, &tenant);
         }
     }
 
@@ -419,13 +492,19 @@ impl Residency {
             };
             session.evicted = Some(offloading.reason);
         });
+        if self.get(id).is_some_and(|session| {
+            matches!(session.place, Residence::Compressed(..) | Residence::OnDisk(_))
+        }) {
+            self.unshare(id);
+        }
     }
 
     fn list(&self, list: List) -> &BTreeSet<(Time, SessionId)> {
         &self.lists[list as usize]
     }
 
-    fn count(&mut self, id: SessionId, index_entry: IndexEntry) {
+    fn count(&mut self, id: SessionId, index_entry: IndexEntry, tenant: &Arc<str>) {
+        self.holdings.add(tenant, index_entry.held_bytes);
         if let Some((list, since)) = index_entry.list {
             self.lists[list as usize].insert((since, id));
             self.movable_bytes += index_entry.movable_bytes();
@@ -435,7 +514,8 @@ impl Residency {
         self.disk_bytes += index_entry.disk_bytes;
     }
 
-    fn uncount(&mut self, id: SessionId, index_entry: IndexEntry) {
+    fn uncount(&mut self, id: SessionId, index_entry: IndexEntry, tenant: &Arc<str>) {
+        self.holdings.take(tenant, index_entry.held_bytes);
         if let Some((list, since)) = index_entry.list {
             self.lists[list as usize].remove(&(since, id));
             self.movable_bytes -= index_entry.movable_bytes();

@@ -164,14 +164,20 @@ impl Workers {
         });
         self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
         worker.slot_bytes = slot_bytes;
-        self.kept_bytes = self.kept_bytes - worker.kept_bytes + kept_bytes;
-        worker.kept_bytes = kept_bytes;
         let retire = worker.retire.clone();
+        self.keep(id, kept_bytes);
         self.change(id, |worker| {
             worker.activity = Activity::Idle;
             worker.build = build;
         });
         retire
+    }
+
+    /// Records what the copy of a worker's session takes now.
+    pub(crate) fn keep(&mut self, id: WorkerId, kept_bytes: u64) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        self.kept_bytes = self.kept_bytes - worker.kept_bytes + kept_bytes;
+        worker.kept_bytes = kept_bytes;
     }
 
     /// Uses the permit of an idle worker.

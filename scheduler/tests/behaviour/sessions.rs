@@ -2,7 +2,7 @@
 
 use engine::{Outcome, SandboxFailure, Verdict};
 use pool::{BuildId, PoolConfig, SessionId, SessionPlace};
-use scheduler::Refusal;
+use scheduler::{ForkNames, Refusal};
 use test_support::fake::FakeSource;
 
 use crate::{Rig, config, rig, script, script_in, until, within};
@@ -91,6 +91,32 @@ async fn a_fork_goes_its_own_way() {
     assert_eq!(count(&rig, first).await, 2);
     let taken = rig.scheduler.adopt("a", BuildId::default(), None).await.unwrap_err();
     assert_eq!(taken, Refusal::SessionExists("a".to_owned()));
+}
+
+#[tokio::test]
+async fn forks_are_all_opened_or_none_and_know_their_turn() {
+    let rig = rig(1).await;
+    let first = open(&rig, "a").await;
+    assert_eq!(count(&rig, first).await, 1);
+    let branch = within(rig.scheduler.branch(first)).await.unwrap();
+    // What the session does meanwhile is no part of it.
+    assert_eq!(count(&rig, first).await, 2);
+    let forks = rig.scheduler.fork(&branch, ForkNames::Numbered(3)).await.unwrap();
+    let names: Vec<&str> = forks.iter().map(|(_, name)| &**name).collect();
+    assert_eq!(names, ["a/1", "a/2", "a/3"]);
+    for (fork, _) in &forks {
+        assert_eq!(count(&rig, *fork).await, 2);
+        let origin = rig.scheduler.origin(*fork).unwrap();
+        assert_eq!((origin.parent, origin.depth, origin.turn), (first, 1, 1));
+    }
+    let taken = ForkNames::Given(vec!["b".into(), "a/2".into()]);
+    let refused = rig.scheduler.fork(&branch, taken).await.unwrap_err();
+    assert_eq!(refused, Refusal::SessionExists("a/2".to_owned()));
+    assert_eq!(rig.scheduler.status().sessions.len(), 4);
+    assert_eq!(rig.scheduler.children(first).await, forks);
+    rig.scheduler.close_session(first);
+    let gone = rig.scheduler.fork(&branch, ForkNames::Numbered(1)).await.unwrap_err();
+    assert!(matches!(gone, Refusal::SessionGone(_)), "{gone:?}");
 }
 
 #[tokio::test]

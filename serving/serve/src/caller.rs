@@ -141,6 +141,14 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// Returns the name by which the caller knows a session with this name in the pool.
+    pub(crate) fn visible_name<'a>(&self, name: &'a str) -> &'a str {
+        let own = self.tenant().and_then(|tenant| name.strip_prefix(tenant)?.strip_prefix('/'));
+        own.unwrap_or(name)
+    }
+}
+
 /// Returns 128 random bits as text, which nobody can guess.
 ///
 /// # Panics

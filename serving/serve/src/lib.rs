@@ -14,6 +14,7 @@ pub use wire::message::Grade;
 mod answer;
 mod caller;
 pub mod facades;
+mod forks;
 pub mod frames;
 pub mod http;
 pub mod mcp;

@@ -97,20 +97,31 @@ impl Service {
         Self { recordings: Some(folder), ..self }
     }
 
-    /// Records a session that was opened, if sessions are recorded.
-    async fn recorded(&self, opened: Result<Session, Error>) -> Result<Session, Error> {
-        let Some(folder) = &self.recordings else { return opened };
-        let session = opened?;
-        if let Err(error) = folder.record(&session).await {
-            session.close();
-            return Err(error);
+    /// Records sessions that were opened, if sessions are recorded. Closes them all if one can't be.
+    pub(crate) async fn recorded(&self, sessions: Vec<Session>) -> Result<Vec<Session>, Problem> {
+        let Some(folder) = &self.recordings else { return Ok(sessions) };
+        for session in &sessions {
+            if let Err(error) = folder.record(session).await {
+                sessions.into_iter().for_each(Session::close);
+                return Err(error.problem());
+            }
         }
-        Ok(session)
+        Ok(sessions)
     }
 
     /// Gives every job the input files and folders of this one.
     pub fn with_files_of(self, job: Job) -> Self {
         Self { folders: Arc::new(job), ..self }
+    }
+
+    /// Returns a job with the input files and folders of all jobs.
+    pub(crate) fn with_folders(&self, job: Job) -> Job {
+        job.with_files_of(&self.folders)
+    }
+
+    /// Returns the pool, as one whose sessions are the caller's.
+    fn pool_of(&self, caller: &Caller) -> Hatchery {
+        caller.tenant().map_or_else(|| self.pool.clone(), |tenant| self.pool.of_tenant(tenant))
     }
 
     /// Returns the pool.
@@ -174,7 +185,7 @@ impl Service {
         job: Job,
         session: Option<&str>,
     ) -> Result<Ticket, Problem> {
-        let job = job.with_files_of(&self.folders);
+        let job = self.with_folders(job);
         let submitted = match session {
             Some(name) => self.session(caller, name)?.submit(job).await,
             None => self.pool.submit(job).await,
@@ -213,25 +224,27 @@ impl Service {
         python: Option<&str>,
     ) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
-        let opened = self.pool.session_on(&own, python.unwrap_or(DEFAULT_PYTHON)).await;
-        let session = self.recorded(opened).await.map_err(|error| error.problem())?;
-        let mut kept = self.kept.lock();
-        // The pool closes sessions, too: then it has opened another one under this name.
-        if kept.sessions.get(&own).is_some_and(|known| known.is_same(&session)) {
-            return Err(exists(name));
+        let pool = self.pool_of(caller);
+        let opened = pool.session_on(&own, python.unwrap_or(DEFAULT_PYTHON)).await;
+        let session = opened.map_err(|error| error.problem())?;
+        {
+            let mut kept = self.kept.lock();
+            // The pool closes sessions, too: then it has opened another one under this name.
+            if kept.sessions.get(&own).is_some_and(|known| known.is_same(&session)) {
+                return Err(exists(name));
+            }
+            // Before anything waits, so that one of two callers opens it.
+            kept.sessions.insert(own.clone(), session.clone());
         }
-        kept.sessions.insert(own, session);
-        Ok(())
+        self.recorded(vec![session]).await.map(drop).inspect_err(|_| {
+            self.kept.lock().sessions.remove(&own);
+        })
     }
 
-    /// Keeps a session that was opened as `own` in the pool, and as `name` for its caller.
-    fn keep(&self, own: String, name: &str, opened: Result<Session, Error>) -> Result<(), Problem> {
-        let session = opened.map_err(|error| match error {
-            Error::Refused(hatchery::Refusal::SessionExists(..)) => exists(name),
-            error => error.problem(),
-        })?;
-        self.kept.lock().sessions.insert(own, session);
-        Ok(())
+    /// Keeps sessions that were opened for a caller, by their names in the pool.
+    pub(crate) fn keep_all(&self, sessions: impl IntoIterator<Item = Session>) {
+        let named = sessions.into_iter().map(|session| (session.name().to_owned(), session));
+        self.kept.lock().sessions.extend(named);
     }
 
     /// Returns a session of the caller.
@@ -271,16 +284,6 @@ impl Service {
         let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort_unstable();
         names
-    }
-
-    /// Opens a session that continues from another one's state.
-    ///
-    /// # Errors
-    /// There is no such session, it is busy, the new name is taken, or the pool refuses.
-    pub async fn fork(&self, caller: &Caller, name: &str, to: &str) -> Result<(), Problem> {
-        let own = caller.session_name(to)?;
-        let fork = self.session(caller, name)?.fork(&own).await;
-        self.keep(own, to, self.recorded(fork).await)
     }
 
     /// Captures a session's state under a name, in place of an earlier one of this name.
@@ -354,8 +357,13 @@ impl Service {
     /// The name is taken or invalid, or the file isn't a session of this pool's image.
     pub async fn revive(&self, caller: &Caller, name: &str, path: &Path) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
-        let revived = self.pool.revive(&own, path).await;
-        self.keep(own, name, self.recorded(revived).await)
+        let revived = self.pool_of(caller).revive(&own, path).await;
+        let revived = revived.map_err(|error| match error {
+            Error::Refused(hatchery::Refusal::SessionExists(..)) => exists(name),
+            error => error.problem(),
+        })?;
+        self.keep_all(self.recorded(vec![revived]).await?);
+        Ok(())
     }
 
     /// Closes a session once its jobs have ended, and drops its state and its checkpoints.
@@ -387,7 +395,7 @@ fn missing(what: &str, name: &str) -> Problem {
     Problem::new(ProblemKind::Usage, message).with_reason(format!("no_{what}"))
 }
 
-fn exists(name: &str) -> Problem {
+pub(crate) fn exists(name: &str) -> Problem {
     let message = format!("there is a session `{name}`; close it, or use another name");
     Problem::new(ProblemKind::Refused, message).with_reason("session_exists")
 }

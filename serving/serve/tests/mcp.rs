@@ -178,6 +178,12 @@ fn only_its_tenant_and_its_name_open_a_session() {
     let fork = server.call("a", "fork_session", &json!({ "session": session }));
     let fork = fork["result"]["structuredContent"]["session"].as_str().unwrap();
     assert!(fork.len() == 32 && fork != session, "{fork}");
+    let many = server.call("a", "fork_session", &json!({ "session": session, "count": 3 }));
+    let many = many["result"]["structuredContent"]["sessions"].as_array().unwrap().clone();
+    assert_eq!(many.len(), 3, "{many:?}");
+    let invalid = json!({ "session": session, "count": 101 });
+    let invalid = server.call("a", "fork_session", &invalid);
+    assert!(text(&invalid).contains("from 1 to 100"), "{invalid}");
 
     let list = json!({
         "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta() },

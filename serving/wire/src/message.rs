@@ -79,6 +79,16 @@ pub enum ClientMessage {
         /// What to do.
         action: SessionAction,
     },
+    /// Runs programs, each on a fork of a session. Answered by an event for each as it ends, and then
+    /// by [`ServerMessage::Done`], or by a refusal.
+    Explore {
+        /// Names this request.
+        id: RequestId,
+        /// The session, whose jobs have ended.
+        session: String,
+        /// What to run, and which forks to keep.
+        explore: Explore,
+    },
     /// Asks for the names of the caller's sessions.
     Sessions {
         /// Names this request.
@@ -221,6 +231,12 @@ pub enum SessionAction {
         /// The name of the other session.
         to: String,
     },
+    /// Opens many sessions that continue from its state: all, or none. The answer's value has their
+    /// names.
+    ForkMany {
+        /// How many, 1 or more.
+        count: usize,
+    },
     /// Prepares it for the cells of a notebook, which have what IPython gives them. Each cell is a call
     /// of `hatchery_notebook:run_cell` with its source and its number.
     BeginNotebook,
@@ -245,6 +261,37 @@ pub enum SessionAction {
     Workspace,
     /// Closes it once its jobs have ended, and drops its state and its checkpoints.
     Close,
+}
+
+/// Programs to run, each on a fork of one session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explore {
+    /// The programs.
+    pub candidates: Vec<Job>,
+    /// Which forks stay open. Default: those whose program succeeds.
+    #[serde(default)]
+    pub keep: KeepForks,
+    /// No further fork is opened while the states of those that are open take so many bytes, beside
+    /// what they share. Default: no bound but those of the tenant and the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_bytes: Option<u64>,
+}
+
+/// Which forks of an exploration stay open: `"all"`, `"none"`, `"succeeded"` or `{"first": 3}`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KeepForks {
+    /// All.
+    All,
+    /// None.
+    None,
+    /// Those whose program succeeds.
+    #[default]
+    Succeeded,
+    /// The first so many whose program succeeds. The other candidates run, too.
+    First(usize),
 }
 
 /// A function of a client that programs can call by name: `from hatchery import host`.
@@ -472,6 +519,20 @@ pub enum Event {
         path: String,
         /// What happened to it: `created`, `modified` or `deleted`.
         change: Value,
+    },
+    /// A candidate of an exploration has ended.
+    Explored {
+        /// Its place among the candidates, from 0.
+        candidate: usize,
+        /// Its result, as of `hatchery tool`, without the contents of files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        /// Why it wasn't run, in place of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<Problem>,
+        /// The name of its fork, if that stays open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        survivor: Option<String>,
     },
     /// The scheduler decided something.
     Decision {

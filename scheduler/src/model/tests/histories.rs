@@ -22,6 +22,7 @@ fn scarce(random: &mut Random, others: SchedulerConfig) -> SchedulerConfig {
         concurrent: 1 + random.below(2) as usize,
         queued_count: 3,
         queued_bytes: 1_000,
+        ..TenantConfig::default()
     };
     SchedulerConfig {
         concurrent,
@@ -38,12 +39,13 @@ fn scarce(random: &mut Random, others: SchedulerConfig) -> SchedulerConfig {
         priority_step: millis(random.below(2_000)),
         retries: random.below(3) as u32,
         sessions: SessionsConfig {
-            open: 6,
+            open: 9,
             in_memory: concurrent + random.below(3) as usize,
             disk_bytes: random.below(2_000),
             suspend_after: millis(random.below(3_000)),
             offload_after: millis(random.below(6_000)),
             close_after: random.one_in(3).then(|| millis(random.below(8_000))),
+            depth: 3,
         },
         memory_bytes: 500 + random.below(4_000),
         retire_above_bytes: 1_000,

@@ -2,7 +2,13 @@
 
 use pool::{OffloadError, Tier};
 
+use std::collections::BTreeMap;
+
+use engine::SharedBytes;
+
 use super::*;
+use crate::config::TenantConfig;
+use crate::policy::residency::ForkedSessions;
 
 fn config() -> SchedulerConfig {
     let sessions = SessionsConfig {
@@ -12,6 +18,7 @@ fn config() -> SchedulerConfig {
         suspend_after: seconds(10),
         offload_after: seconds(100),
         close_after: None,
+        depth: 3,
     };
     SchedulerConfig { sessions, ..roomy() }
 }
@@ -260,11 +267,11 @@ fn a_session_that_no_memory_or_disk_could_hold_is_not_opened() {
     let mut config = SchedulerConfig { memory_bytes: 1_000, ..config() };
     config.sessions.disk_bytes = 300;
     let mut harness = Harness::new(config);
-    assert_eq!(harness.model.refuses_session(1_000), None);
+    assert_eq!(harness.refused_session(1_000), None);
     let _ = harness.open_with(1, 300);
-    assert_eq!(harness.model.refuses_session(1_000), None);
+    assert_eq!(harness.refused_session(1_000), None);
     let _ = harness.open_with(2, 400);
-    let refused = harness.model.refuses_session(700);
+    let refused = harness.refused_session(700);
     assert!(matches!(refused, Some(Refusal::NoMemory { used: 700, needed: 700, .. })));
 }
 
@@ -284,4 +291,54 @@ fn a_job_displaces_the_longest_idle_session() {
     assert_eq!(harness.submit(3), admitted([displace(2, 2), dispatch(3, 2)]));
     assert_eq!(harness.suspend(2, 50), []);
     assert_eq!(harness.model.memory().session_bytes, 50);
+}
+
+#[test]
+fn what_forks_share_counts_once_until_the_last_of_them_has_ended() {
+    let mut harness = Harness::new(config());
+    let _ = harness.open_with(1, 300);
+    let shared = |id| Some(SharedBytes { id, bytes: 300, whole_bytes: 300 });
+    let forked = |parent, first, id, has_base| {
+        let (parent, first) = (SessionId(parent), SessionId(first));
+        let forked =
+            ForkedSessions { parent, first, count: 10, bytes: 0, shared: shared(id), has_base };
+        Event::SessionsForked(forked)
+    };
+    assert_eq!(harness.send(forked(1, 10, 7, true)), []);
+    assert_eq!(harness.model.memory().session_bytes, 300);
+    assert_eq!(harness.send(forked(1, 20, 7, true)), []);
+    assert_eq!(harness.model.memory().session_bytes, 300);
+    // A turn makes one of them different, and another one is restored from a checkpoint.
+    let _ = harness.send(Event::SessionMoved { session: SessionId(10), bytes: 50 });
+    assert_eq!(harness.model.memory().session_bytes, 350);
+    let _ = harness.send(Event::SessionClosed(SessionId(1)));
+    (11..29).for_each(|fork| drop(harness.send(Event::SessionClosed(SessionId(fork)))));
+    assert_eq!(harness.model.memory().session_bytes, 350);
+    let _ = harness.send(Event::SessionClosed(SessionId(29)));
+    assert_eq!(harness.model.memory().session_bytes, 50);
+}
+
+#[test]
+fn the_limits_of_a_tenant_count_what_its_forks_share() {
+    let ada = TenantConfig { sessions: 4, session_bytes: 500, ..TenantConfig::default() };
+    let tenants = BTreeMap::from([("ada".to_owned(), ada)]);
+    let mut harness = Harness::new(SchedulerConfig { tenants, ..config() });
+    let (session, tenant, bytes) = (SessionId(1), Arc::from("ada"), 300);
+    let _ = harness.send(Event::SessionOpened { session, tenant, bytes });
+    let refused = |harness: &Harness, count, bytes, depth| {
+        let opening = Opening { tenant: "ada", count, bytes, depth };
+        harness.model.refuses_sessions(&opening).map(|refusal| refusal.name())
+    };
+    assert_eq!(refused(&harness, 3, 200, 3), None);
+    assert_eq!(refused(&harness, 4, 0, 1), Some("tenant_sessions"));
+    assert_eq!(refused(&harness, 1, 201, 1), Some("tenant_session_bytes"));
+    assert_eq!(refused(&harness, 1, 0, 4), Some("fork_depth"));
+    let shared = Some(SharedBytes { id: 7, bytes: 300, whole_bytes: 300 });
+    let (parent, first, count) = (SessionId(1), SessionId(2), 3);
+    let forked = ForkedSessions { parent, first, count, bytes: 0, shared, has_base: true };
+    let _ = harness.send(Event::SessionsForked(forked));
+    assert_eq!(refused(&harness, 1, 0, 1), Some("tenant_sessions"));
+    let _ = harness.send(Event::SessionClosed(SessionId(1)));
+    assert_eq!(refused(&harness, 1, 200, 1), None, "the forks hold 300 bytes");
+    assert_eq!(refused(&harness, 1, 201, 1), Some("tenant_session_bytes"));
 }

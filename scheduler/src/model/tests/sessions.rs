@@ -142,9 +142,9 @@ fn sessions_count_until_they_end() {
     let mut harness = Harness::small(2, 10);
     harness.open(1);
     harness.open(2);
-    assert_eq!(harness.model.refuses_session(0), Some(Refusal::TooManySessions(2)));
+    assert_eq!(harness.refused_session(0), Some(Refusal::TooManySessions(2)));
     assert_eq!(harness.send(Event::SessionClosed(SessionId(1))), [ended(1, "it was closed")]);
-    assert_eq!(harness.model.refuses_session(0), None);
+    assert_eq!(harness.refused_session(0), None);
 }
 
 #[test]

@@ -228,7 +228,8 @@ impl World {
             13..22 => self.finish_one(),
             22..28 => self.make_ready(),
             28 => self.kill(),
-            29..31 => self.open(),
+            29 => self.open(),
+            30 => self.fork(),
             31 => {
                 let session = self.any_session();
                 self.send(Event::SessionClosed(session));

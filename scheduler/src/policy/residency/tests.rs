@@ -8,8 +8,16 @@ impl Residency {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
         let mut again = Self { offloading: self.offloading.clone(), ..Self::default() };
         for (id, session) in &self.sessions {
-            again.count(*id, session.index_entry());
+            again.count(*id, session.index_entry(), &session.tenant);
         }
+        self.holdings.count_shared_again(
+            &mut again.holdings,
+            self.sessions.values().filter_map(|session| session.shared),
+        );
+        ensure(
+            again.holdings == self.holdings,
+            "S-13: what tenants hold and forks share isn't counted once",
+        )?;
         let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
         ensure(
             again.lists == self.lists,

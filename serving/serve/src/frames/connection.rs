@@ -123,6 +123,9 @@ impl FramesClient {
             ClientMessage::Session { id, session, action } => {
                 run::act(self, id, session, action, attached).await;
             }
+            ClientMessage::Explore { id, session, explore } => {
+                run::explore(self, id, session, explore);
+            }
             ClientMessage::Sessions { id } => {
                 let names = self.service.sessions(&self.caller);
                 self.done(id, json!(names)).await;
@@ -252,6 +255,16 @@ fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
             let mut read = serde_json::from_value(message)?;
             if let (ClientMessage::Answer { value: place, .. }, Some(value)) = (&mut read, value) {
                 *place = value;
+            }
+            Ok(read)
+        }
+        Some("explore") => {
+            let explore = message.get_mut("explore").map(Value::take).unwrap_or_default();
+            let explore = serde_json::from_value(explore)?;
+            message["explore"] = json!({ "candidates": [] });
+            let mut read = serde_json::from_value(message)?;
+            if let ClientMessage::Explore { explore: place, .. } = &mut read {
+                *place = explore;
             }
             Ok(read)
         }

@@ -10,7 +10,7 @@ use hatchery::value::{Attached, attach, data_of};
 use hatchery::{Outcome, Ticket, Verdict};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use wire::message::{Event, RequestId, Run, ServerMessage, SessionAction};
+use wire::message::{Event, Explore, RequestId, Run, ServerMessage, SessionAction};
 use wire::{Problem, ProblemKind};
 
 use super::client::{FramesClient, FramesRun, Given, lent, reply};
@@ -166,6 +166,9 @@ async fn perform(
         SessionAction::OpenOn { python } => service.open(caller, session, Some(&python)).await?,
         SessionAction::BeginNotebook => begin_notebook(&service, caller, session).await?,
         SessionAction::Fork { to } => service.fork(caller, session, &to).await?,
+        SessionAction::ForkMany { count } => {
+            return Ok(json!(service.fork_many(caller, session, count).await?).into());
+        }
         SessionAction::Checkpoint { checkpoint } => {
             service.checkpoint(caller, session, &checkpoint).await?;
         }
@@ -210,6 +213,31 @@ async fn perform(
         }
     }
     Ok(Value::Null.into())
+}
+
+/// Runs the candidates of an exploration in a task, and tells of each as it ends.
+pub(super) fn explore(client: &mut FramesClient, id: RequestId, session: String, explore: Explore) {
+    let (service, caller) = (client.service.clone(), client.caller.clone());
+    let (outbox, request) = (client.outbox.clone(), id.clone());
+    client.answer(id, async move {
+        let mut exploration = service.explore(&caller, &session, explore).await?;
+        let mut sequence = 0;
+        while let Some(ended) = exploration.next().await {
+            let (result, problem) = match &ended.result {
+                Ok(outcome) => (Some(outcome.to_tool_json()), None),
+                Err(problem) => (None, Some(problem.clone())),
+            };
+            let (candidate, survivor) = (ended.candidate, ended.survivor.clone());
+            let event = Event::Explored { candidate, result, problem, survivor };
+            let message = ServerMessage::Event { id: request.clone(), sequence, event };
+            if outbox.send(&message, &[]).await.is_err() {
+                exploration.give_up(&ended);
+                break;
+            }
+            sequence += 1;
+        }
+        Ok(Value::Null)
+    });
 }
 
 async fn begin_notebook(service: &Service, caller: &Caller, session: &str) -> Result<(), Problem> {

@@ -69,6 +69,7 @@ fn status(problem: &Problem) -> StatusCode {
         (ProblemKind::Refused, Some("session_exists" | "session_busy")) => StatusCode::CONFLICT,
         (ProblemKind::Refused, Some("session_gone")) => StatusCode::GONE,
         (ProblemKind::Refused, Some("no_such_worker")) => StatusCode::NOT_FOUND,
+        (ProblemKind::Refused, Some("fork_depth")) => StatusCode::BAD_REQUEST,
         (
             ProblemKind::Refused,
             Some("shutting_down" | "other_process" | "no_worker" | "not_captured"),
@@ -82,9 +83,16 @@ fn status(problem: &Problem) -> StatusCode {
 fn retry_after(status: StatusCode, problem: &Problem) -> Option<u64> {
     let at_least = match (status, problem.reason.as_deref()) {
         // These pass without anybody doing something about them, but nobody knows when.
-        (StatusCode::TOO_MANY_REQUESTS, Some(reason)) => {
-            !matches!(reason, "sessions" | "checkpoints" | "deadline")
-        }
+        (StatusCode::TOO_MANY_REQUESTS, Some(reason)) => !matches!(
+            reason,
+            "sessions"
+                | "tenant_sessions"
+                | "tenant_session_bytes"
+                | "fork_depth"
+                | "fork_bytes"
+                | "checkpoints"
+                | "deadline"
+        ),
         _ => false,
     };
     let seconds = problem.retry_after.map(|seconds| seconds.ceil().clamp(1.0, 86_400.0) as u64);

@@ -113,10 +113,41 @@ fn body(takes: &str) -> Option<Value> {
         "name" => (JSON, schema_of::<sessions::Name>()),
         "session" => (JSON, schema_of::<sessions::Open>()),
         "to" => (JSON, schema_of::<sessions::To>()),
+        "count" => (JSON, schema_of::<sessions::Count>()),
+        "explore" => (JSON, explore()),
         "seconds" => (JSON, schema_of::<Drain>()),
         _ => return None,
     };
     Some(json!({ "required": takes != "seconds", "content": { kind: { "schema": schema } } }))
+}
+
+/// Returns the schema of what [`wire::message::Explore`] reads.
+fn explore() -> Value {
+    let first = json!({
+        "type": "object", "properties": { "first": { "type": "integer", "minimum": 0 } },
+        "required": ["first"], "additionalProperties": false,
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "candidates": {
+                "type": "array", "items": reference("Job"),
+                "description": "The programs.",
+            },
+            "keep": {
+                "oneOf": [{ "type": "string", "enum": ["all", "none", "succeeded"] }, first],
+                "description": "Which forks stay open: all, none, those whose program succeeds \
+                    (the default), or the first so many of those.",
+            },
+            "most_bytes": {
+                "type": "integer", "minimum": 0,
+                "description": "No further fork is opened while the states of those that are open \
+                    take so many bytes, beside what they share.",
+            },
+        },
+        "required": ["candidates"],
+        "additionalProperties": false,
+    })
 }
 
 fn schema_of<T: JsonSchema>() -> Value {
@@ -132,6 +163,7 @@ fn responses(gives: &str) -> Value {
         // A stream of events only if it is asked for, so clients needn't tell texts from results.
         "result" => ("200", json!({ "application/json": { "schema": reference("Result") } })),
         "lines" => ("200", json!({ "application/x-ndjson": { "schema": reference("Result") } })),
+        "explored" => ("200", json!({ "application/x-ndjson": { "schema": object } })),
         "bytes" => ("200", json!({ "application/octet-stream": {} })),
         "events" => ("200", json!({ "text/event-stream": { "schema": text } })),
         "text" => ("200", json!({ "text/plain": { "schema": text } })),

@@ -23,6 +23,8 @@ pub(super) fn router(state: Arc<AppState>, further: Router) -> Router {
         .route("/v1/sessions/{name}", delete(sessions::close))
         .route("/v1/sessions/{name}/run", post(run::run_in_session))
         .route("/v1/sessions/{name}/fork", post(sessions::fork))
+        .route("/v1/sessions/{name}/forks", post(sessions::fork_many))
+        .route("/v1/sessions/{name}/explore", post(sessions::explore))
         .route("/v1/sessions/{name}/checkpoint", post(sessions::checkpoint))
         .route("/v1/sessions/{name}/restore", post(sessions::restore))
         .route("/v1/sessions/{name}/reset", post(sessions::reset))

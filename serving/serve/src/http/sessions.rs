@@ -7,8 +7,10 @@ use hatchery::files::check_path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use wire::message::Explore;
 
-use super::body;
+use super::body::{self, Received};
 use super::failure::Failure;
 use super::state::Client;
 use crate::answer;
@@ -37,6 +39,14 @@ pub(super) struct Open {
 #[serde(deny_unknown_fields)]
 pub(super) struct To {
     to: String,
+}
+
+/// A command with a number of sessions.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Count {
+    /// 1 or more.
+    count: usize,
 }
 
 /// A command that says nothing.
@@ -69,6 +79,62 @@ pub(super) async fn fork(client: Client, Named(name): Named<String>, request: Re
     let To { to } = body::command(&client.state, request).await?;
     client.state.service.fork(&client.caller, &name, &to).await?;
     Ok(named(StatusCode::CREATED, &to))
+}
+
+/// Opens many sessions that continue from one.
+pub(super) async fn fork_many(
+    client: Client,
+    Named(name): Named<String>,
+    request: Request,
+) -> Answered {
+    let Count { count } = body::command(&client.state, request).await?;
+    let names = client.state.service.fork_many(&client.caller, &name, count).await?;
+    let forks: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
+    Ok(answer::json(StatusCode::CREATED, &json!({ "sessions": forks })))
+}
+
+/// Lines of an exploration that wait for the client to read.
+const MOST_WAITING: usize = 16;
+
+/// Runs programs on forks of a session, and answers with a line for each as it ends.
+pub(super) async fn explore(
+    client: Client,
+    Named(name): Named<String>,
+    request: Request,
+) -> Answered {
+    let Received { bytes, held } = body::read(&client.state, request).await?;
+    let explore: Explore = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::usage(format!("the body isn't valid: {error}")))?;
+    let mut exploration = client.state.service.explore(&client.caller, &name, explore).await?;
+    let (lines, receiver) = mpsc::channel(MOST_WAITING);
+    tokio::spawn(async move {
+        // The candidates that wait are the request's.
+        let _held = held;
+        loop {
+            let ended = tokio::select! {
+                () = lines.closed() => return,
+                ended = exploration.next() => ended,
+            };
+            let Some(ended) = ended else { return };
+            let mut line = json!({ "candidate": ended.candidate, "survivor": ended.survivor });
+            match &ended.result {
+                Ok(outcome) => line["result"] = outcome.to_tool_json(),
+                Err(problem) => line["error"] = json!(problem),
+            }
+            let mut line = serde_json::to_vec(&line).unwrap_or_default();
+            line.push(b'\n');
+            // A client that doesn't read its answers gets no more of them.
+            let sent = match client.state.transit.hold(&client.caller, line.len()) {
+                Ok(held) => lines.send(held.until_sent(line.into())).await.is_ok(),
+                Err(_) => false,
+            };
+            if !sent {
+                exploration.give_up(&ended);
+                return;
+            }
+        }
+    });
+    Ok(answer::lines(receiver))
 }
 
 /// Captures a session's state.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::content::{self, InSession, image, image_type, read, resource};
-use super::tools::{NEW, Naming};
+use super::tools::{MOST_FORKS, NEW, Naming};
 use crate::caller::{Caller, unguessable};
 use crate::service::Service;
 
@@ -152,17 +152,37 @@ impl ToolCall<'_> {
         problem
     }
 
-    async fn fork_session(self) -> Result<CallToolResult, Problem> {
+    async fn fork_session(mut self) -> Result<CallToolResult, Problem> {
+        let count = match self.arguments.remove("count") {
+            None | Some(Value::Null) => None,
+            Some(count) => {
+                let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
+                let is_valid = |count: &usize| (1..=MOST_FORKS).contains(count);
+                Some(count.filter(is_valid).ok_or_else(|| {
+                    usage(format!("`count` is a whole number from 1 to {MOST_FORKS}"))
+                })?)
+            }
+        };
         let optional = (self.naming == Naming::Free).then_some("name");
         let ([session], name) = texts(self.arguments.clone(), ["session"], optional)?;
-        let name = match name.filter(|name| name != NEW) {
-            Some(name) => name,
-            None => unguessable(),
+        let names = match (name.filter(|name| name != NEW), count) {
+            (Some(name), None | Some(1)) => vec![name],
+            (Some(name), Some(count)) => {
+                (1..=count).map(|number| format!("{name}-{number}")).collect()
+            }
+            (None, count) => (0..count.unwrap_or(1)).map(|_| unguessable()).collect(),
         };
-        let forked = self.service.fork(self.caller, &session, &name).await;
+        let forked = self.service.fork_as(self.caller, &session, &names).await;
         forked.map_err(|problem| self.explained(problem, Some(&session)))?;
-        let text = format!("Opened the session `{name}`, which continues from `{session}`.");
-        Ok(structured(text, json!({ "session": name })))
+        let text = match &names[..] {
+            [name] => format!("Opened the session `{name}`, which continues from `{session}`."),
+            names => format!(
+                "Opened {} sessions that continue from `{session}`: `{}`.",
+                names.len(),
+                names.join("`, `")
+            ),
+        };
+        Ok(structured(text, json!({ "session": names[0], "sessions": names })))
     }
 
     async fn reset_session(self) -> Result<CallToolResult, Problem> {

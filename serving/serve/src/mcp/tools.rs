@@ -23,6 +23,9 @@ pub(super) const NAMES: [&str; 5] =
 /// The argument that opens a session under a random name.
 pub(super) const NEW: &str = "new";
 
+/// The most sessions that `fork_session` opens at once: a model reads their names.
+pub(super) const MOST_FORKS: usize = 100;
+
 /// Returns what a client tells its model about the server.
 pub(super) fn instructions(naming: Naming) -> String {
     let sessions = match naming {
@@ -66,15 +69,27 @@ pub(super) fn tool(name: &str, naming: Naming, pool: &PoolTraits) -> Option<Tool
         }
         "fork_session" => {
             let mut properties = json!({ "session": named });
+            properties["count"] = json!({
+                "type": "integer", "minimum": 1, "maximum": MOST_FORKS,
+                "description": "How many sessions to open; 1 without it.",
+            });
             if naming == Naming::Free {
-                properties["name"] = text("The name of the new session; a random one without it.");
+                let about = "The name of the new session; a random one without it. Several get \
+                    `-1`, `-2` and so on after it.";
+                properties["name"] = text(about);
             }
-            let description = "Opens a new session that continues from the present state of a \
-                session: variables, modules and files. From then on they are independent. The \
-                result has the new session's name. Don't call it while a program runs in the \
-                session.";
+            let description = "Opens new sessions that continue from the present state of a \
+                session: variables, modules and files. From then on they are independent, so each \
+                can try something else. The result has their names. Don't call it while a program \
+                runs in the session.";
+            let all = json!({
+                "type": "array", "items": { "type": "string" }, "description": "All of them.",
+            });
+            let first = text("The first of them.");
+            let output =
+                object(json!({ "session": first, "sessions": all }), &["session", "sessions"]);
             Tool::new("fork_session", description, object(properties, &["session"]))
-                .with_raw_output_schema(object(json!({ "session": named }), &["session"]))
+                .with_raw_output_schema(output)
                 .with_annotations(hints("Copy a session", false, false))
         }
         "reset_session" => {

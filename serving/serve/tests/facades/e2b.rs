@@ -358,6 +358,48 @@ print(get('http://127.0.0.1/'), get('http://127.0.0.1:1/'), sep=', ')";
 }
 
 #[test]
+fn a_sandbox_is_forked_as_the_api_of_e2b_defines_it() {
+    let server = Server::shared();
+    let template = json!({ "templateID": "base", "envVars": { "A": "1" } });
+    let made = server.post_as("fork-red", "/v2/sandboxes", &template).json();
+    let id = made["sandboxID"].as_str().unwrap();
+    let run = |sandbox: &str, code: &str| {
+        server.post_to(sandbox, "fork-red", "/execute", &json!({ "code": code })).lines()
+    };
+    run(id, "import os; x = 1; open('f', 'w').write('kept')");
+    let path = format!("/sandboxes/{id}/fork");
+    let forks = server.post_as("fork-red", &path, &json!({ "count": 2, "timeout": 60 }));
+    assert_eq!(forks.status, 201, "{}", forks.text);
+    let forks = forks.json();
+    let forks: Vec<&str> = forks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fork| {
+            assert_eq!(fork["sandbox"]["templateID"], "code-interpreter-v1");
+            fork["sandbox"]["sandboxID"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(forks.len(), 2);
+    for (number, fork) in forks.iter().enumerate() {
+        let code = format!("x += {number}; (x, open('f').read(), os.environ['A'])");
+        let expected = main_text(&format!("({}, 'kept', '1')", 1 + number));
+        assert!(run(fork, &code).contains(&expected), "{number}");
+    }
+    assert!(run(id, "x").contains(&main_text("1")));
+    // Without a body there is one, for 15 s.
+    let one = server.post_as("fork-red", &path, &json!({})).json();
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    for (body, status) in [(json!({ "count": 0 }), 400), (json!({ "count": 101 }), 400)] {
+        assert_eq!(server.post_as("fork-red", &path, &body).status, status, "{body}");
+    }
+    assert_eq!(server.post_as("fork-blue", &path, &json!({})).status, 404);
+    for sandbox in forks.into_iter().chain([id]) {
+        assert_eq!(server.delete_as("fork-red", &format!("/sandboxes/{sandbox}")).status, 204);
+    }
+}
+
+#[test]
 fn a_tenant_has_so_many_sandboxes() {
     let server = Server::shared();
     let create = |tenant| {

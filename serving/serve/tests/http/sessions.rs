@@ -121,3 +121,71 @@ fn names_are_checked() {
         assert_eq!(open().post("/v1/sessions", &body).status, 400, "{body}");
     }
 }
+
+#[test]
+fn many_forks_are_opened_at_once() {
+    let client = open();
+    assert_eq!(client.post("/v1/sessions", &json!({ "name": "forked" })).status, 201);
+    client.run("/v1/sessions/forked/run", "x = 1");
+    let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": 3 }));
+    assert_eq!(reply.status, 201);
+    let names = json!([{ "name": "forked/1" }, { "name": "forked/2" }, { "name": "forked/3" }]);
+    assert_eq!(reply.json(), json!({ "sessions": names }));
+    for number in 1..=3 {
+        let path = format!("/v1/sessions/forked%2F{number}/run");
+        assert_eq!(client.run(&path, &format!("x += {number}; x"))["value"], 1 + number);
+    }
+    let status = client.get("/v1/status").json();
+    let rows = status["sessions"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"].as_str().unwrap().ends_with("forked/2")).unwrap();
+    assert_eq!((&row["fork"]["depth"], &row["fork"]["turn"]), (&json!(1), &json!(1)), "{row}");
+    for (count, status) in [(json!(0), 400), (json!(-1), 400), (json!("2"), 400)] {
+        let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": count }));
+        assert_eq!(reply.status, status, "{count}");
+    }
+    let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": 1_000_000_000 }));
+    assert_eq!((reply.status, reply.reason().as_str()), (429, "sessions"));
+    assert_eq!(client.post("/v1/sessions/none/forks", &json!({ "count": 1 })).status, 404);
+    for name in ["forked", "forked%2F1", "forked%2F2", "forked%2F3"] {
+        assert_eq!(client.delete(&format!("/v1/sessions/{name}")).status, 200, "{name}");
+    }
+}
+
+#[test]
+fn candidates_stream_their_ends_and_survivors_stay() {
+    let client = open();
+    assert_eq!(client.post("/v1/sessions", &json!({ "name": "explored" })).status, 201);
+    client.run("/v1/sessions/explored/run", "x = 1");
+    let candidates: Vec<Value> =
+        (0..6).map(|n| json!({ "code": format!("x = x / ({n} % 2); x") })).collect();
+    let body = json!({ "candidates": candidates, "keep": { "first": 2 } });
+    let reply = client.post("/v1/sessions/explored/explore", &body);
+    assert_eq!(reply.status, 200);
+    let lines: Vec<Value> =
+        reply.lines().map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let mut seen: Vec<u64> = lines.iter().map(|line| line["candidate"].as_u64().unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+    let survivors: Vec<&str> = lines.iter().filter_map(|line| line["survivor"].as_str()).collect();
+    assert_eq!(survivors.len(), 2, "{lines:?}");
+    for line in &lines {
+        let is_odd = line["candidate"].as_u64().unwrap() % 2 == 1;
+        assert_eq!(line["result"]["success"], is_odd, "{line}");
+    }
+    for name in survivors {
+        let path = name.replace('/', "%2F");
+        assert_eq!(client.run(&format!("/v1/sessions/{path}/run"), "x")["value"], 1.0);
+        assert_eq!(client.delete(&format!("/v1/sessions/{path}")).status, 200);
+    }
+    for (body, text) in [
+        (json!({ "candidates": [{ "cod": "1" }] }), "cod"),
+        (json!({ "candidates": [], "keep": "some" }), "some"),
+        (json!({ "candidates": [{ "code": "1" }, { "code": "1", "file": "f" }] }), "candidate 1"),
+    ] {
+        let reply = client.post("/v1/sessions/explored/explore", &body);
+        assert_eq!(reply.status, 400);
+        let reply = reply.json().to_string();
+        assert!(reply.contains(text), "{reply}");
+    }
+    assert_eq!(client.delete("/v1/sessions/explored").status, 200);
+}

@@ -1,11 +1,13 @@
 //! What happens to workers and sessions of a world, besides what its jobs do.
 
+use engine::SharedBytes;
 use pool::{OffloadError, SessionId, Tier, WorkerId};
 
 use super::super::queued;
 use super::World;
-use crate::job::Queued;
-use crate::model::{Event, Fault};
+use crate::job::{DEFAULT_TENANT, Queued, SHARED_DEFAULT_TENANT};
+use crate::model::{Event, Fault, Opening};
+use crate::policy::residency::ForkedSessions;
 
 impl World {
     /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
@@ -49,11 +51,31 @@ impl World {
 
     pub(super) fn open(&mut self) {
         let bytes = self.random.below(2) * self.random.below(400);
-        if self.model.refuses_session(bytes).is_none() {
+        let tenant = SHARED_DEFAULT_TENANT.clone();
+        let opening = Opening { tenant: &tenant, count: 1, bytes, depth: 0 };
+        if self.model.refuses_sessions(&opening).is_none() {
             let session = SessionId(self.next_session);
             self.next_session += 1;
-            self.send(Event::SessionOpened { session, bytes });
+            self.send(Event::SessionOpened { session, tenant, bytes });
         }
+    }
+
+    pub(super) fn fork(&mut self) {
+        let parent = self.any_session();
+        let (count, depth) = (1 + self.random.below(3) as usize, 1);
+        let opening = Opening { tenant: DEFAULT_TENANT, count, bytes: 0, depth };
+        if !self.model.is_open(parent) || self.model.refuses_sessions(&opening).is_some() {
+            return;
+        }
+        let first = SessionId(self.next_session);
+        self.next_session += count as u64;
+        // Some forks are of a state that was forked before.
+        let shared = SharedBytes { id: self.random.below(20), bytes: 100, whole_bytes: 250 };
+        let shared = (!self.random.one_in(4)).then_some(shared);
+        let bytes = if shared.is_some() { 0 } else { 50 };
+        let has_base = shared.is_some() && self.model.load(parent) == 0 && self.random.one_in(2);
+        let forked = ForkedSessions { parent, first, count, bytes, shared, has_base };
+        self.send(Event::SessionsForked(forked));
     }
 
     pub(super) fn restore(&mut self) {

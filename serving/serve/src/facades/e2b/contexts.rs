@@ -54,7 +54,7 @@ pub(super) struct Context {
 }
 
 /// What one cell leaves for the next.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Turn {
     /// The number of cells that were run.
     pub(super) count: u64,
@@ -220,6 +220,49 @@ impl Contexts {
             return Err(Problem::new(ProblemKind::Refused, message).with_reason("sandboxes"));
         }
         kept.sandboxes.insert(sandbox.id().to_owned(), sandbox);
+        Ok(())
+    }
+
+    /// Copies the contexts of a sandbox, whose cells have ended, into other sandboxes.
+    ///
+    /// # Errors
+    /// A cell runs or waits, or the pool refuses. Some may be copied then.
+    pub(super) async fn fork(
+        &self,
+        caller: &Caller,
+        sandbox: &Owner,
+        forks: &[Owner],
+    ) -> Result<(), Problem> {
+        let default = self.kept.lock().defaults.get(sandbox).cloned();
+        for context in self.list(sandbox) {
+            let Ok(turn) = context.turn.try_lock() else {
+                let message =
+                    "a cell of the sandbox runs or waits: fork it once its cells have ended";
+                return Err(Problem::new(ProblemKind::Refused, message).with_reason("session_busy"));
+            };
+            let copy = |owner: &Owner| {
+                let copy = Context::new(Some(context.cwd.clone()), owner.clone());
+                Arc::new(Context { turn: Arc::new(tokio::sync::Mutex::new(turn.clone())), ..copy })
+            };
+            let copies: Vec<Arc<Context>> = forks.iter().map(copy).collect();
+            let own = self.kept.lock().of_tenant(sandbox.tenant.as_deref()).count();
+            if own + copies.len() > MOST_CONTEXTS {
+                let message = format!(
+                    "there may be {MOST_CONTEXTS} contexts, and the forks would have more: remove \
+                     some"
+                );
+                return Err(Problem::new(ProblemKind::Refused, message).with_reason("contexts"));
+            }
+            let names: Vec<String> = copies.iter().map(|copy| copy.session()).collect();
+            self.service.fork_as(caller, &context.session(), &names).await?;
+            let mut kept = self.kept.lock();
+            for copy in copies {
+                if default.as_ref() == Some(&context.id) {
+                    kept.defaults.insert(copy.owner.clone(), copy.id.clone());
+                }
+                kept.contexts.insert(copy.id.clone(), copy);
+            }
+        }
         Ok(())
     }
 

@@ -14,6 +14,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use bytes::Bytes;
+use hatchery::wire::Problem;
 use hatchery::{Limits, wire};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -43,6 +45,9 @@ const ENVD_VERSION: &str = "0.5.7";
 const DEFAULT_SECONDS: u64 = 300;
 /// The longest time of a sandbox from now on: a day.
 const MOST_SECONDS: u64 = 86_400;
+/// The time of a forked sandbox without one, and the most forks of a request, as E2B documents them.
+const FORK_SECONDS: i64 = 15;
+const MOST_FORKS: usize = 100;
 /// Sandboxes on a page of a list.
 const PAGE: usize = 100;
 
@@ -100,6 +105,7 @@ pub(super) fn routes() -> Router<Arc<Contexts>> {
         .route("/sandboxes/{id}/timeout", post(set_timeout))
         .route("/sandboxes/{id}/connect", post(connect))
         .route("/v2/sandboxes/{id}/connect", post(connect))
+        .route("/sandboxes/{id}/fork", post(fork))
         .route("/sandboxes/{id}/{*action}", any(unsupported));
     in_form(routes, code_form)
 }
@@ -192,6 +198,12 @@ struct Time {
     timeout: Option<i64>,
 }
 
+#[derive(Default, Deserialize)]
+struct ForkSandbox {
+    timeout: Option<i64>,
+    count: Option<usize>,
+}
+
 /// As E2B's control plane and its daemon say that a request is refused.
 pub(super) fn code_form(refused: &Refused) -> Response {
     let code = refused.status.as_u16();
@@ -212,18 +224,82 @@ async fn create(
     // Refused now rather than by every cell.
     let (env, rules) = (envs.clone(), egress.clone());
     caller.job(wire::Job { env, egress: rules, ..wire::Job::code("") })?;
-    let sandbox = Arc::new(Sandbox {
+    let sandbox = Sandbox {
         owner: Owner { sandbox: Some(unguessable()), ..Owner::of(&caller) },
         envs,
         egress,
         metadata: request.metadata.unwrap_or_default(),
         started: now(),
         ends: watch::Sender::new(ends),
-    });
-    contexts.add(Arc::clone(&sandbox))?;
-    let (weak, ends) = (Arc::downgrade(&contexts), sandbox.ends.subscribe());
-    tokio::spawn(expire(weak, caller, ends, Arc::clone(&sandbox)));
+    };
+    let sandbox = begin(&contexts, caller, sandbox)?;
     Ok(json_answer(StatusCode::CREATED, &contexts.described(&sandbox)))
+}
+
+/// Adds a sandbox, and ends it when its time is over.
+fn begin(
+    contexts: &Arc<Contexts>,
+    caller: Caller,
+    sandbox: Sandbox,
+) -> Result<Arc<Sandbox>, Problem> {
+    let sandbox = Arc::new(sandbox);
+    contexts.add(Arc::clone(&sandbox))?;
+    let (weak, ends) = (Arc::downgrade(contexts), sandbox.ends.subscribe());
+    tokio::spawn(expire(weak, caller, ends, Arc::clone(&sandbox)));
+    Ok(sandbox)
+}
+
+/// Creates sandboxes that continue from the present state of one. All share one copy of its state,
+/// so either all are created or none.
+async fn fork(
+    State(contexts): State<Arc<Contexts>>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+    body: Bytes,
+) -> Answered {
+    let request: ForkSandbox = match body.is_empty() {
+        true => ForkSandbox::default(),
+        false => serde_json::from_slice(&body).map_err(|error| Refused::bad(error.to_string()))?,
+    };
+    let count = request.count.unwrap_or(1);
+    if !(1..=MOST_FORKS).contains(&count) {
+        return Err(Refused::bad(format!("`count` is from 1 to {MOST_FORKS}")));
+    }
+    let ends = end(Some(request.timeout.unwrap_or(FORK_SECONDS)))?;
+    let sandbox = contexts.known_sandbox(&caller, &id)?;
+    let mut forks = Vec::with_capacity(count);
+    let mut failed = None;
+    for _ in 0..count {
+        let fork = Sandbox {
+            owner: Owner { sandbox: Some(unguessable()), ..sandbox.owner.clone() },
+            envs: sandbox.envs.clone(),
+            egress: sandbox.egress.clone(),
+            metadata: sandbox.metadata.clone(),
+            started: now(),
+            ends: watch::Sender::new(ends),
+        };
+        match begin(&contexts, caller.clone(), fork) {
+            Ok(fork) => forks.push(fork),
+            Err(problem) => failed = Some(problem),
+        }
+    }
+    if failed.is_none() {
+        let owners: Vec<Owner> = forks.iter().map(|fork| fork.owner.clone()).collect();
+        failed = contexts.fork(&caller, &sandbox.owner, &owners).await.err();
+    }
+    let Some(problem) = failed else {
+        let forks = forks.iter().map(|fork| json!({ "sandbox": contexts.described(fork) }));
+        return Ok(json_answer(StatusCode::CREATED, &forks.collect::<Vec<Value>>()));
+    };
+    for fork in forks {
+        contexts.end(&caller, &fork.owner);
+        fork.ends.send_replace(now().0);
+    }
+    let is_busy = problem.reason.as_deref() == Some("session_busy");
+    Err(match is_busy {
+        true => Refused::new(StatusCode::CONFLICT, problem.message),
+        false => problem.into(),
+    })
 }
 
 async fn describe(
