@@ -83,9 +83,7 @@ async fn many(pool: &Hatchery, parent: &Session, count: usize) -> String {
     let held = pool.status().memory.session_bytes;
     let used = resident_bytes();
     forks.into_iter().for_each(Session::close);
-    // Closing is left to another thread; this comes after it.
-    parent.children().await;
-    let left = resident_bytes().saturating_sub(resident);
+    let left = settled_bytes().await.saturating_sub(resident);
     let mut line = String::new();
     let _ = write!(
         line,
@@ -169,6 +167,20 @@ fn native(count: usize) {
             );
         }
         Err(error) => println!("os.fork isn't measured: {python}: {error}"),
+    }
+}
+
+/// Returns the resident memory once threads have dropped what was closed.
+#[expect(clippy::disallowed_methods, reason = "a bench pauses")]
+async fn settled_bytes() -> u64 {
+    let mut bytes = resident_bytes();
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = resident_bytes();
+        if now >= bytes {
+            return now;
+        }
+        bytes = now;
     }
 }
 

@@ -28,8 +28,6 @@ use crate::policy::workers::{Activity, Workers};
 use crate::status::{MemoryStatus, Phase};
 use crate::timer::Time;
 
-pub(crate) use admission::Opening;
-
 mod admission;
 mod dispatch;
 mod ending;
@@ -108,6 +106,17 @@ impl Fault {
             Self::Stuck => 0,
         }
     }
+}
+
+/// Sessions that a caller wants to open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) count: usize,
+    /// The memory that their states take, which nothing else counts.
+    pub(crate) bytes: u64,
+    /// Forks between them and a session that isn't one.
+    pub(crate) depth: usize,
 }
 
 /// What a run cost and how it went.

@@ -74,11 +74,11 @@ pub(crate) enum SessionMemory {
 }
 
 impl SessionMemory {
-    fn patch(&self) -> Arc<MemoryPatch> {
+    fn patch(&self, image: &Image) -> Arc<MemoryPatch> {
         match self {
             Self::Patch(patch) => Arc::clone(patch),
             Self::Snapshot(snapshot) => Arc::clone(snapshot.patch()),
-            Self::Delta(delta, base) => delta.over(&base.patch).into(),
+            Self::Delta(delta, base) => delta.over(base.of(image)).into(),
         }
     }
 
@@ -180,7 +180,8 @@ impl SessionState {
                 SessionMemory::Patch(Arc::clone(snapshot.patch()))
             }
             (memory, Some(base)) => {
-                let delta = PatchDelta::between(&base.patch, &memory.patch());
+                let patch = memory.patch(&inner.image);
+                let delta = PatchDelta::between(base.of(&inner.image), &patch);
                 SessionMemory::Delta(Arc::new(delta), Arc::clone(base))
             }
         };
@@ -354,7 +355,7 @@ impl SessionState {
     }
 
     pub(crate) fn memory(&self) -> Arc<MemoryPatch> {
-        self.inner.memory.patch()
+        self.inner.memory.patch(&self.inner.image)
     }
 }
 

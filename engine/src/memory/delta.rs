@@ -1,14 +1,21 @@
 //! What a patch holds beyond another one: how a fork at rest keeps what its own turns changed.
 //! Pure.
 //!
-//! A fork writes to pages that its base has patched before, mostly a few blocks of each. A patch
-//! would hold every block that differs from the image, and an entry for each page. A delta holds
-//! the blocks that differ from the base's patch, and entries for those pages alone.
+//! A fork writes to pages that its base has patched before, mostly a few reference counts of each. A
+//! patch would hold every block that differs from the image, and an entry for each page. A delta
+//! holds the words that differ from the base, and entries for those pages alone.
 
 use std::cmp::Ordering;
 
-use super::patch::{BLOCK_BYTES, MemoryPatch, PagePatch, offsets};
+use super::patch::{BLOCK_BYTES, MemoryPatch, PagePatch, base_page, offsets};
 use super::segments::Segment;
+
+/// A reference count has this size.
+const WORD_BYTES: usize = 4;
+/// A bit for each word of a block, before those that differ.
+const MASK_BYTES: usize = 2;
+
+type Block = [u8; BLOCK_BYTES];
 
 /// A patch without what its base has.
 #[derive(Debug)]
@@ -17,7 +24,7 @@ pub(crate) struct PatchDelta {
     segments: Vec<Segment>,
     /// In order; other pages are as in the base.
     pages: Vec<PageDelta>,
-    /// The blocks that are its own, one after another.
+    /// The words of the blocks that differ, each block after its mask.
     bytes: Box<[u8]>,
     /// The pages of the base that aren't patched here, in order.
     gone: Box<[u32]>,
@@ -29,35 +36,56 @@ struct PageDelta {
     page: u32,
     /// The blocks of its patch.
     blocks: u64,
-    /// Those of them that the base doesn't have.
+    /// Those of them that differ from the base.
     own: u64,
+}
+
+/// What a delta is made against: a patch of an image, whose segments don't matter here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeltaBase<'a> {
+    pub(crate) image: &'a [u8],
+    pub(crate) patch: &'a MemoryPatch,
+}
+
+impl DeltaBase<'_> {
+    /// Returns the block at an offset of a page, whose patch this is.
+    fn block(&self, page: u32, patch: Option<&PagePatch>, at: usize) -> Block {
+        let patched = patch.and_then(|patch| patch.block(at)).copied();
+        patched.unwrap_or_else(|| {
+            let mut block = [0; BLOCK_BYTES];
+            block.copy_from_slice(&base_page(self.image, &[], page as usize)[at..at + BLOCK_BYTES]);
+            block
+        })
+    }
 }
 
 impl PatchDelta {
     /// Returns what turns `base` into `now`.
-    pub(crate) fn between(base: &MemoryPatch, now: &MemoryPatch) -> Self {
+    pub(crate) fn between(base: DeltaBase<'_>, now: &MemoryPatch) -> Self {
         let (mut pages, mut bytes, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for_each_pair(
-            &base.pages,
+            &base.patch.pages,
             &now.pages,
             |page| page.page,
-            |base, now| match (base, now) {
-                (Some(base), None) => gone.push(base.page),
-                (Some(base), Some(now)) if base.shares_bytes(now) => {}
-                (base, Some(now)) => {
-                    let is_own =
-                        |at: &usize| base.and_then(|base| base.block(*at)) != now.block(*at);
-                    let own: Vec<usize> = offsets(now.blocks).filter(is_own).collect();
-                    let is_as_base = base.is_some_and(|base| base.blocks == now.blocks);
-                    if own.is_empty() && is_as_base {
-                        return;
+            |before, now| {
+                let Some(now) = now else {
+                    gone.extend(before.map(|before| before.page));
+                    return;
+                };
+                if before.is_some_and(|before| before.shares_bytes(now)) {
+                    return;
+                }
+                let mut own = 0;
+                for at in offsets(now.blocks) {
+                    let before = base.block(now.page, before, at);
+                    if let Some(block) = now.block(at).filter(|block| **block != before) {
+                        own |= 1 << (at / BLOCK_BYTES);
+                        put_words(&before, block, &mut bytes);
                     }
-                    let bit = |at: &usize| 1 << (at / BLOCK_BYTES);
-                    bytes.extend(own.iter().filter_map(|at| now.block(*at)).flatten());
-                    let own = own.iter().map(bit).fold(0, std::ops::BitOr::bitor);
+                }
+                if own != 0 || before.is_none_or(|before| before.blocks != now.blocks) {
                     pages.push(PageDelta { page: now.page, blocks: now.blocks, own });
                 }
-                (None, None) => {}
             },
         );
         pages.shrink_to_fit();
@@ -67,21 +95,24 @@ impl PatchDelta {
 
     /// Returns the patch that `between` was given, if `base` is the same. Pages that are as in the
     /// base share its bytes.
-    pub(crate) fn over(&self, base: &MemoryPatch) -> MemoryPatch {
-        let mut own = self.bytes.as_chunks::<BLOCK_BYTES>().0.iter();
+    pub(crate) fn over(&self, base: DeltaBase<'_>) -> MemoryPatch {
+        let mut words = &*self.bytes;
         let mut gone = self.gone.iter().peekable();
-        let mut pages = Vec::with_capacity(base.pages.len() + self.pages.len());
-        for_each_pair(&base.pages, &self.pages, PageDelta::number, |base, delta| {
+        let mut pages = Vec::with_capacity(base.patch.pages.len() + self.pages.len());
+        for_each_pair(&base.patch.pages, &self.pages, PageDelta::number, |before, delta| {
             let Some(delta) = delta else {
-                let kept = base.filter(|base| gone.next_if_eq(&&base.page).is_none());
+                let kept = before.filter(|before| gone.next_if_eq(&&before.page).is_none());
                 pages.extend(kept.cloned());
                 return;
             };
-            let blocks = offsets(delta.blocks).filter_map(|at| {
-                let is_own = delta.own & (1 << (at / BLOCK_BYTES)) != 0;
-                if is_own { own.next() } else { base?.block(at) }
-            });
-            let bytes: Vec<u8> = blocks.flatten().copied().collect();
+            let mut bytes = Vec::with_capacity(PagePatch::bytes_of(delta.blocks));
+            for at in offsets(delta.blocks) {
+                let mut block = base.block(delta.page, before, at);
+                if delta.own & (1 << (at / BLOCK_BYTES)) != 0 {
+                    words = take_words(words, &mut block);
+                }
+                bytes.extend_from_slice(&block);
+            }
             pages.push(PagePatch { page: delta.page, blocks: delta.blocks, bytes: bytes.into() });
         });
         MemoryPatch { len: self.len, segments: self.segments.clone(), pages }
@@ -99,6 +130,31 @@ impl PageDelta {
     fn number(&self) -> u32 {
         self.page
     }
+}
+
+/// Appends the words of `now` that differ from `before`, after their mask.
+fn put_words(before: &Block, now: &Block, bytes: &mut Vec<u8>) {
+    let (mut mask, start) = (0_u16, bytes.len());
+    bytes.extend([0; MASK_BYTES]);
+    let words = now.as_chunks::<WORD_BYTES>().0.iter().zip(before.as_chunks::<WORD_BYTES>().0);
+    for (place, (now, _)) in words.enumerate().filter(|(_, (now, before))| now != before) {
+        mask |= 1 << place;
+        bytes.extend_from_slice(now);
+    }
+    bytes[start..start + MASK_BYTES].copy_from_slice(&mask.to_le_bytes());
+}
+
+/// Puts the first words of `words` into a block, which is as it was before. Returns the others.
+fn take_words<'a>(words: &'a [u8], block: &mut Block) -> &'a [u8] {
+    let Some((mask, mut rest)) = words.split_first_chunk::<MASK_BYTES>() else { return words };
+    let mask = u16::from_le_bytes(*mask);
+    let targets = block.as_chunks_mut::<WORD_BYTES>().0.iter_mut().enumerate();
+    for (_, target) in targets.filter(|(place, _)| mask & (1 << place) != 0) {
+        let Some((word, after)) = rest.split_first_chunk::<WORD_BYTES>() else { return rest };
+        *target = *word;
+        rest = after;
+    }
+    rest
 }
 
 /// Passes the entries of two ordered lists with their partner of the same page, in order.
@@ -129,13 +185,16 @@ mod tests {
     use proptest::prelude::*;
 
     const PAGES: usize = 6;
+    /// Some pages lie beyond it.
+    const IMAGE: [u8; 4 * PAGE_BYTES] = [1; 4 * PAGE_BYTES];
 
     fn patch(writes: &[(usize, u8)], before: Option<&MemoryPatch>) -> MemoryPatch {
         let mut memory = vec![0; PAGES * PAGE_BYTES];
+        memory[..IMAGE.len()].copy_from_slice(&IMAGE);
         writes.iter().for_each(|(at, byte)| memory[*at] = *byte);
         let of = |(page, now): (usize, &[u8])| {
             let before = before.and_then(|before| before.page(page as u32));
-            PagePatch::between(page as u32, &[0; PAGE_BYTES], now, before)
+            PagePatch::between(page as u32, base_page(&IMAGE, &[], page), now, before)
         };
         let pages = memory.chunks(PAGE_BYTES).enumerate().filter_map(of).collect();
         MemoryPatch { len: memory.len(), segments: Vec::new(), pages }
@@ -151,22 +210,24 @@ mod tests {
             let base_patch = patch(&base, None);
             let all = if keeps { [base, now].concat() } else { now };
             let now = patch(&all, Some(&base_patch));
-            let delta = PatchDelta::between(&base_patch, &now);
-            let made = delta.over(&base_patch);
+            let base = DeltaBase { image: &IMAGE, patch: &base_patch };
+            let made = PatchDelta::between(base, &now).over(base);
             prop_assert!(made.is_sound());
             prop_assert_eq!(&made, &now);
         }
     }
 
     #[test]
-    fn a_block_that_changed_in_a_full_page_costs_a_block() {
-        let full: Vec<(usize, u8)> = (0..PAGES * PAGE_BYTES).map(|at| (at, 1)).collect();
-        let base = patch(&full, None);
-        let now = patch(&[&full[..], &[(5000, 7)]].concat(), Some(&base));
-        let delta = PatchDelta::between(&base, &now);
-        assert_eq!(delta.bytes(&base), (BLOCK_BYTES + size_of::<PageDelta>()) as u64);
-        assert_eq!(PatchDelta::between(&base, &base).bytes(&base), 0);
-        let made = delta.over(&base);
-        assert!(made.pages[0].shares_bytes(&base.pages[0]));
+    fn a_word_that_changed_in_a_full_page_costs_a_word() {
+        let full: Vec<(usize, u8)> = (0..PAGES * PAGE_BYTES).map(|at| (at, 3)).collect();
+        let base_patch = patch(&full, None);
+        let now = patch(&[&full[..], &[(5000, 7)]].concat(), Some(&base_patch));
+        let base = DeltaBase { image: &IMAGE, patch: &base_patch };
+        let delta = PatchDelta::between(base, &now);
+        let expected = MASK_BYTES + WORD_BYTES + size_of::<PageDelta>();
+        assert_eq!(delta.bytes(&base_patch), expected as u64);
+        assert_eq!(PatchDelta::between(base, &base_patch).bytes(&base_patch), 0);
+        let made = delta.over(base);
+        assert!(made.pages[0].shares_bytes(&base_patch.pages[0]));
     }
 }

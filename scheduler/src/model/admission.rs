@@ -5,23 +5,12 @@ use std::time::Duration;
 use pool::{JobId, SessionId};
 
 use super::dispatch::LEAST_GROWTH_BYTES;
-use super::{Job, Model};
+use super::{Job, Model, Opening};
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fair_queue::Tenant;
 use crate::policy::residency::Session;
 use crate::status::Phase;
-
-/// Sessions that a caller wants to open.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Opening<'a> {
-    pub(crate) tenant: &'a str,
-    pub(crate) count: usize,
-    /// The memory that their states take, which nothing else counts.
-    pub(crate) bytes: u64,
-    /// Forks between them and a session that isn't one.
-    pub(crate) depth: usize,
-}
 
 impl Model {
     pub(super) fn submitted(&mut self, id: JobId, queued: Queued) -> Result<(), Refusal> {

@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 
 use super::{Life, SessionInner, SessionMemory, SessionState};
 use crate::files::tree::Tree;
+use crate::interpreter::image::Image;
+use crate::memory::delta::DeltaBase;
 use crate::memory::patch::MemoryPatch;
 
 /// A state from which sessions were forked, as far as they share it.
@@ -20,6 +22,13 @@ pub(crate) struct ForkBase {
     pub(super) patch: Arc<MemoryPatch>,
     pub(super) tree: Tree,
     shared: SharedBytes,
+}
+
+impl ForkBase {
+    /// Returns the patch as what deltas on this image are made against.
+    pub(super) fn of<'a>(&'a self, image: &'a Image) -> DeltaBase<'a> {
+        DeltaBase { image: image.inner.memory.bytes(), patch: &self.patch }
+    }
 }
 
 /// What the forks of one state share.

@@ -361,7 +361,8 @@ print(get('http://127.0.0.1/'), get('http://127.0.0.1:1/'), sep=', ')";
 fn a_sandbox_is_forked_as_the_api_of_e2b_defines_it() {
     let server = Server::shared();
     let template = json!({ "templateID": "base", "envVars": { "A": "1" } });
-    let made = server.post_as("fork-red", "/v2/sandboxes", &template).json();
+    let made = server.post_as("fork-red", "/v2/sandboxes", &template);
+    let made: Value = serde_json::from_str(&made.text).unwrap();
     let id = made["sandboxID"].as_str().unwrap();
     let run = |sandbox: &str, code: &str| {
         server.post_to(sandbox, "fork-red", "/execute", &json!({ "code": code })).lines()
@@ -370,7 +371,7 @@ fn a_sandbox_is_forked_as_the_api_of_e2b_defines_it() {
     let path = format!("/sandboxes/{id}/fork");
     let forks = server.post_as("fork-red", &path, &json!({ "count": 2, "timeout": 60 }));
     assert_eq!(forks.status, 201, "{}", forks.text);
-    let forks = forks.json();
+    let forks: Value = serde_json::from_str(&forks.text).unwrap();
     let forks: Vec<&str> = forks
         .as_array()
         .unwrap()
@@ -388,7 +389,8 @@ fn a_sandbox_is_forked_as_the_api_of_e2b_defines_it() {
     }
     assert!(run(id, "x").contains(&main_text("1")));
     // Without a body there is one, for 15 s.
-    let one = server.post_as("fork-red", &path, &json!({})).json();
+    let one = server.post_as("fork-red", &path, &json!({}));
+    let one: Value = serde_json::from_str(&one.text).unwrap();
     assert_eq!(one.as_array().unwrap().len(), 1);
     for (body, status) in [(json!({ "count": 0 }), 400), (json!({ "count": 101 }), 400)] {
         assert_eq!(server.post_as("fork-red", &path, &body).status, status, "{body}");

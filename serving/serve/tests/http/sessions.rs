@@ -180,7 +180,10 @@ fn candidates_stream_their_ends_and_survivors_stay() {
     for (body, text) in [
         (json!({ "candidates": [{ "cod": "1" }] }), "cod"),
         (json!({ "candidates": [], "keep": "some" }), "some"),
-        (json!({ "candidates": [{ "code": "1" }, { "code": "1", "file": "f" }] }), "candidate 1"),
+        (
+            json!({ "candidates": [{ "code": "1" }, { "code": "1", "files": { "../f": "" } }] }),
+            "candidate 1",
+        ),
     ] {
         let reply = client.post("/v1/sessions/explored/explore", &body);
         assert_eq!(reply.status, 400);
