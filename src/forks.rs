@@ -250,29 +250,26 @@ impl Exploration {
     /// Waits for the next candidate to end; `None` once all have. Nothing is lost if the caller
     /// stops waiting.
     pub async fn next(&mut self) -> Option<Explored> {
-        loop {
-            while self.next.is_some() || self.running.len() < self.width {
-                let Some((candidate, job)) = self.next.take().or_else(|| self.candidates.next())
-                else {
+        while self.next.is_some() || self.running.len() < self.width {
+            let Some((candidate, job)) = self.next.take().or_else(|| self.candidates.next()) else {
+                break;
+            };
+            self.next = Some((candidate, job.clone()));
+            let begun = self.begin(candidate, job).await;
+            if let Err(error) = begun {
+                if is_for_want_of_room(&error) && !self.running.is_empty() {
                     break;
-                };
-                self.next = Some((candidate, job.clone()));
-                let begun = self.begin(candidate, job).await;
-                if let Err(error) = begun {
-                    if is_for_want_of_room(&error) && !self.running.is_empty() {
-                        break;
-                    }
-                    self.next = None;
-                    return Some(Explored { candidate, result: Err(error), survivor: None });
                 }
                 self.next = None;
+                return Some(Explored { candidate, result: Err(error), survivor: None });
             }
-            let (candidate, fork, outcome) = match self.running.join_next().await? {
-                Ok(ended) => ended,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
-            return Some(self.judge(candidate, fork, outcome));
+            self.next = None;
         }
+        let (candidate, fork, outcome) = match self.running.join_next().await? {
+            Ok(ended) => ended,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        Some(self.judge(candidate, fork, outcome))
     }
 
     /// Opens a fork for a candidate, and submits it.
