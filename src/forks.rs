@@ -267,7 +267,8 @@ impl Exploration {
         }
         let (candidate, fork, outcome) = match self.running.join_next().await? {
             Ok(ended) => ended,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            // Without a panic, the runtime is ending.
+            Err(error) => std::panic::resume_unwind(error.try_into_panic().ok()?),
         };
         Some(self.judge(candidate, fork, outcome))
     }
