@@ -254,7 +254,7 @@ impl RecordingFile {
         for turn in &self.turns {
             let state = self.states.iter().rfind(|state| state.after == turn.number - 1);
             if let Some(state) = state.filter(|state| !state.is_led_to || session.is_none()) {
-                session.take().map(Session::close);
+                close(&mut session);
                 let name = format!("replay {}", SESSIONS.fetch_add(1, Ordering::Relaxed));
                 session = Some(self.open_state(pool, &name, state).await?);
             }
@@ -267,12 +267,12 @@ impl RecordingFile {
                 (None, None) => self.compared(turn, pool.run(self.job(turn)?).await?)?,
             };
             if matches!(verified, Verified::Taken(_)) {
-                session.take().map(Session::close);
+                close(&mut session);
             }
             is_equal &= !matches!(verified, Verified::Differs(_));
             tell(turn, &verified);
         }
-        session.take().map(Session::close);
+        close(&mut session);
         Ok(is_equal)
     }
 
@@ -352,9 +352,8 @@ impl RecordingFile {
             self.foreign(format!("the program of turn {} can't be read: {detail}", turn.number))
         })?;
         let mut limits = read.limits;
-        let more = |time: Duration| time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME);
-        limits.wall_time = more(limits.wall_time);
-        limits.cpu_time = limits.cpu_time.map(more);
+        limits.wall_time = longer(limits.wall_time);
+        limits.cpu_time = limits.cpu_time.map(longer);
         let mut job = Job::of(read.program).limits(limits).allow_connect([]);
         job.has_functions = true;
         Ok(read.python.into_iter().fold(job, Job::python))
@@ -473,6 +472,17 @@ impl RecordedState {
             pages: numbers("pages")?,
         })
     }
+}
+
+fn close(session: &mut Option<Session>) {
+    if let Some(session) = session.take() {
+        session.close();
+    }
+}
+
+/// Returns a limit that a turn doesn't reach which ended within this one.
+fn longer(time: Duration) -> Duration {
+    time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME)
 }
 
 fn texts(json: &Json) -> Vec<String> {
