@@ -474,6 +474,17 @@ impl RecordedState {
     }
 }
 
+fn close(session: &mut Option<Session>) {
+    if let Some(session) = session.take() {
+        session.close();
+    }
+}
+
+/// Returns a limit that a turn doesn't reach which ended within this one.
+fn longer(time: Duration) -> Duration {
+    time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME)
+}
+
 fn texts(json: &Json) -> Vec<String> {
     let texts = json.as_array().into_iter().flatten().filter_map(Json::as_str);
     texts.map(str::to_owned).collect()
