@@ -510,14 +510,3 @@ fn differing(
     }));
     differing
 }
-
-fn close(session: &mut Option<Session>) {
-    if let Some(session) = session.take() {
-        session.close();
-    }
-}
-
-/// Returns the time limit of a turn that is run again, perhaps on a slower machine.
-fn longer(time: Duration) -> Duration {
-    time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME)
-}
