@@ -16,14 +16,14 @@ const LARGE: &str = "data = [bytes([n % 251]) * 4096 + str(n).encode() for n in 
 
 /// Runs a turn that succeeds, and returns its value, null if it has none.
 async fn run(session: &Session, source: &str) -> serde_json::Value {
-    match session.run(Job::code(source)).await.unwrap().verdict {
+    match session.run(Job::code(source)).await.expect("the job is admitted").verdict {
         Verdict::Completed { value, .. } => value.unwrap_or_default(),
         verdict => panic!("{verdict:?}"),
     }
 }
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
-    match result.unwrap_err() {
+    match result.expect_err("it is refused") {
         Error::Refused(refusal) => refusal,
         error => panic!("{error:?}"),
     }
