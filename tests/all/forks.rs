@@ -1,5 +1,4 @@
 //! Forks by the thousand, their trees and limits, and programs that explore forks.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeSet;
 
