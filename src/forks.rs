@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::Outcome;
+use engine::{Cause, Outcome};
 use pool::SessionId;
 use scheduler::{Branch, ForkNames, ForkOrigin, Refusal, Ticket};
 use tokio::task::JoinSet;
@@ -38,8 +38,8 @@ impl Session {
     /// Opens so many sessions that continue from this one's state: all of them, or none. They share
     /// its memory, which counts once, and take some hundred bytes each until they run.
     ///
-    /// They are named by the session that isn't a fork, a slash, and the next free numbers:
-    /// `root/1`, `root/2`. So are forks of forks.
+    /// They are named by the session that isn't a fork, a tilde, and the next free numbers:
+    /// `root~1`, `root~2`. So are forks of forks.
     ///
     /// ```no_run
     /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
@@ -77,8 +77,15 @@ impl Session {
     }
 
     async fn forks(&self, branch: &Branch, names: ForkNames) -> Result<Vec<Self>, Error> {
-        let forks = self.hatchery.scheduler.fork(branch, names).await?;
-        Ok(forks.into_iter().map(|fork| self.relative(fork)).collect())
+        let (session, branch) = (self.clone(), branch.clone());
+        // A task of its own, so that a caller that stops waiting leaves no fork open.
+        let opening = tokio::spawn(async move {
+            let forks = session.hatchery.scheduler.fork(&branch, names).await?;
+            let open = |fork| OpenFork(Some(session.relative(fork)));
+            Ok::<_, Refusal>(forks.into_iter().map(open).collect::<Vec<_>>())
+        });
+        let forks = opening.await.map_err(|error| Error::Load(Cause::new(error)))??;
+        Ok(forks.into_iter().filter_map(|mut fork| fork.0.take()).collect())
     }
 
     /// Returns a handle of another session of the tree, with this handle's functions.
@@ -274,7 +281,7 @@ impl Exploration {
     }
 
     /// Opens a fork for a candidate, and submits it.
-    async fn begin(&mut self, candidate: usize, job: Job) -> Result<(), Error> {
+    async fn begin(&mut self, candidate: usize, mut job: Job) -> Result<(), Error> {
         let limit = self.keep.most_bytes;
         if limit < u64::MAX {
             let open = self.open.iter().chain(&self.survivors).copied();
@@ -286,6 +293,10 @@ impl Exploration {
         let mut forks = self.session.forks(&self.branch, ForkNames::Numbered(1)).await?;
         let fork = OpenFork(forks.pop());
         let Some(session) = &fork.0 else { return Err(Refusal::ShuttingDown.into()) };
+        // A fork of a recorded session can be recorded, too.
+        if let Some(recorder) = self.session.hatchery.recorders.of(self.session.session) {
+            job.request.program.deterministic.get_or_insert(recorder.deterministic());
+        }
         let ticket: Ticket = session.submit(job).await?;
         self.open.push(session.session);
         self.running.spawn(async move { (candidate, fork, ticket.await) });

@@ -33,7 +33,7 @@ mod wire;
 #[derive(Debug, Clone, Default)]
 pub struct Job {
     /// Without its limits, build, session and host functions.
-    request: JobRequest,
+    pub(crate) request: JobRequest,
     limits: Option<Limits>,
     timeout: Option<Duration>,
     cpu_time: Option<Duration>,

@@ -402,6 +402,8 @@ impl Hatchery {
         }
         request.program.interface.get_or_insert(self.jobs.interface);
         request.program.network = network;
+        // Its tenant has rules of its own.
+        request.tenant = request.tenant.take().or_else(|| self.scheduler.tenant());
         network::serve_requests(self.egress.as_ref(), &mut request, asked)?;
         request.observer = turn.map(|turn| turn.observe(&request, python));
         Ok(self.scheduler.submit(request).await?)

@@ -221,11 +221,11 @@ impl Session {
         if let (Some(_), Some(state)) = (&recorder, &state) {
             SessionRecorder::check(state_of(state)?)?;
         }
-        self.hatchery.scheduler.replace(self.session, state).await?;
-        if let Some(recorder) = recorder {
-            recorder.replaced().await;
+        let replace = self.hatchery.scheduler.replace(self.session, state);
+        match recorder {
+            Some(recorder) => Ok(recorder.replace(replace).await?),
+            None => Ok(replace.await?),
         }
-        Ok(())
     }
 
     /// Returns the files of the session's workspace as they are now, with their contents. A job

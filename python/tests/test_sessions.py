@@ -43,7 +43,7 @@ def test_many_forks_are_opened_at_once(pool):
     with pool.session() as session:
         session.run("x = 1")
         forks = session.fork_many(200)
-        assert [fork.name for fork in forks][:2] == [f"{session.name}/1", f"{session.name}/2"]
+        assert [fork.name for fork in forks][:2] == [f"{session.name}~1", f"{session.name}~2"]
         turns = [fork.submit(f"x += {n}; x") for n, fork in enumerate(forks)]
         assert [turn.result().value for turn in turns] == list(range(1, 201))
         assert session.run("x").value == 1

@@ -36,7 +36,7 @@ pub(crate) struct Forks {
 pub enum ForkNames {
     /// These.
     Given(Vec<Arc<str>>),
-    /// So many: the name of the first session of the tree, a slash, and the next numbers.
+    /// So many: the name of the first session of the tree, a tilde, and the next numbers.
     Numbered(usize),
 }
 

@@ -77,6 +77,11 @@ impl Scheduler {
         Self { tenant: Some(tenant.into()), ..self.clone() }
     }
 
+    /// Returns the tenant of jobs that name none, if it isn't the default one.
+    pub fn tenant(&self) -> Option<Arc<str>> {
+        self.tenant.clone()
+    }
+
     /// Refuses to do anything in a forked child process. What sends messages checks that by itself.
     ///
     /// # Errors
@@ -197,9 +202,12 @@ impl Scheduler {
     /// Returns the bytes that the states of these sessions take, as last copied, without what forks
     /// share.
     pub fn state_bytes(&self, sessions: impl IntoIterator<Item = SessionId>) -> u64 {
-        let snapshot = self.published.snapshot.read();
-        let bytes = |session| snapshot.sessions.get(&session).map_or(0, |shown| shown.cell.bytes());
-        sessions.into_iter().map(bytes).sum()
+        let cells: Vec<_> = {
+            let snapshot = self.published.snapshot.read();
+            let cell = |session| Some(Arc::clone(&snapshot.sessions.get(&session)?.cell));
+            sessions.into_iter().filter_map(cell).collect()
+        };
+        cells.iter().map(|cell| cell.bytes()).sum()
     }
 
     /// Opens a session with this state of an interpreter of `build`; `None` is that of a fresh one.

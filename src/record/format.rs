@@ -77,6 +77,11 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
+    /// Returns how many bytes it has.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.length];
         self.file.read_exact_at(&mut bytes, self.at)?;

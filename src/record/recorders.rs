@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::{SessionState, chain};
+use engine::{Deterministic, SessionState, chain};
 use pool::SessionId;
+use scheduler::Refusal;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -39,7 +41,8 @@ impl Recorders {
         session: SessionId,
         writer: RecordingWriter,
     ) -> Result<(), RecordError> {
-        let recorder = SessionRecorder { writer, gate: tokio::sync::Mutex::default() };
+        let recorder =
+            SessionRecorder { writer, gate: tokio::sync::Mutex::default(), was_seen: false.into() };
         let mut recorders = locked(&self.0.open);
         if recorders.contains_key(&session) {
             return Err(RecordError::Twice);
@@ -62,6 +65,19 @@ impl Recorders {
         closing.spawn_on(async move { recorder.end().await }, &runtime);
     }
 
+    /// Ends the recordings of sessions that the pool has closed. `is_open` says what the status does.
+    pub(crate) fn close_ended(&self, is_open: impl Fn(SessionId) -> bool) {
+        let has_ended = |(session, recorder): (&SessionId, &Arc<SessionRecorder>)| {
+            if is_open(*session) {
+                recorder.was_seen.store(true, Ordering::Relaxed);
+                return None;
+            }
+            recorder.was_seen.load(Ordering::Relaxed).then_some(*session)
+        };
+        let ended: Vec<_> = locked(&self.0.open).iter().filter_map(has_ended).collect();
+        ended.into_iter().for_each(|session| self.close(session));
+    }
+
     /// Ends all recordings.
     pub(crate) async fn finish(&self) {
         let open = mem::take(&mut *locked(&self.0.open));
@@ -82,6 +98,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct SessionRecorder {
     writer: RecordingWriter,
     gate: tokio::sync::Mutex<TurnGate>,
+    /// Whether the status has shown the session, which may lag behind.
+    was_seen: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -151,9 +169,20 @@ impl SessionRecorder {
         }
     }
 
-    /// Says that the session has another state now.
-    pub(crate) async fn replaced(&self) {
-        self.gate.lock().await.needs_state = Some("replaced");
+    /// Replaces the session's state, between two turns.
+    pub(crate) async fn replace(
+        &self,
+        replace: impl Future<Output = Result<(), Refusal>>,
+    ) -> Result<(), Refusal> {
+        let mut gate = self.gate.lock().await;
+        replace.await?;
+        gate.needs_state = Some("replaced");
+        Ok(())
+    }
+
+    /// Returns the seed and the clock of its turns.
+    pub(crate) fn deterministic(&self) -> Deterministic {
+        self.writer.deterministic()
     }
 
     /// Ends the recording, with the state after a last turn that can't be repeated.

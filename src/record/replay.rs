@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use super::error::RecordError;
 use super::format::{Blob, NextRecord, Record, RecordReader};
 use super::turn::{outcome_of, parts, program_of};
-use super::writer::FORMAT;
+use super::writer::{CHUNK_BYTES, FORMAT};
 use crate::failure::Error;
 use crate::job::Job;
 use crate::runtime::Hatchery;
@@ -23,6 +23,12 @@ use crate::session::Session;
 const TIME_FACTOR: u32 = 10;
 /// And by how much at least.
 const MORE_TIME: Duration = Duration::from_secs(60);
+
+/// The most parts of 4 KiB of a state or its head: an interpreter has at most 4 GiB.
+const MOST_PARTS: usize = 1 << 20;
+/// The longest a turn may take, and the most bytes that it may print, return or write.
+const LONGEST_TURN: Duration = Duration::from_secs(24 * 60 * 60);
+const MOST_BYTES: usize = 1 << 30;
 
 /// Numbers the sessions of replays.
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
@@ -203,7 +209,7 @@ impl RecordingFile {
 
     /// Returns the modules that its image imported.
     pub fn preload(&self) -> Vec<String> {
-        texts(&self.header["image"]["preload"])
+        texts(&self.image()["preload"])
     }
 
     /// Opens a session under this name, in the state that the recorded one had after a turn; 0 is
@@ -296,11 +302,19 @@ impl RecordingFile {
         Ok(None)
     }
 
+    fn image(&self) -> &Json {
+        self.header.get("image").unwrap_or(&Json::Null)
+    }
+
     fn check_image(&self, pool: &Hatchery) -> Result<(), RecordError> {
-        let image = &self.header["image"];
+        let image = self.image();
         let there = image["key"].as_str().unwrap_or_default();
-        let (_, images) = pool.pythons.images();
-        if images.iter().any(|here| here.info().key == there) {
+        let is_there = match self.is_session() {
+            true => pool.pythons.images().1.iter().any(|here| here.info().key == there),
+            // Jobs that name no build run on the default one.
+            false => pool.image().is_some_and(|here| here.key == there),
+        };
+        if is_there {
             return Ok(());
         }
         let listed = |names: Vec<String>| match names.is_empty() {
@@ -324,6 +338,12 @@ impl RecordingFile {
         state: &RecordedState,
     ) -> Result<Session, Error> {
         self.check_image(pool)?;
+        // A file may name a part often.
+        let is_part = |chunk: &Blob| chunk.length() <= CHUNK_BYTES;
+        if state.head.len().max(state.pages.len()) > MOST_PARTS || !self.chunks.iter().all(is_part)
+        {
+            return Err(self.foreign("a state is too large".to_owned()).into());
+        }
         let chunks = |numbers: &[usize]| -> Result<Vec<Vec<u8>>, Error> {
             let chunk = |number: &usize| match self.chunks.get(*number) {
                 Some(chunk) => Ok(chunk.read().map_err(|cause| self.unreadable(cause))?),
@@ -354,24 +374,38 @@ impl RecordingFile {
         let mut limits = read.limits;
         limits.wall_time = longer(limits.wall_time);
         limits.cpu_time = limits.cpu_time.map(longer);
+        // They are the file's.
+        limits.grace = limits.grace.min(MORE_TIME);
+        limits.file_bytes = limits.file_bytes.min(MOST_BYTES as u64);
+        for bytes in [
+            &mut limits.output_bytes,
+            &mut limits.source_bytes,
+            &mut limits.result_bytes,
+            &mut limits.result_data_bytes,
+            &mut limits.display_bytes,
+            &mut limits.function_argument_bytes,
+            &mut limits.function_result_bytes,
+        ] {
+            *bytes = (*bytes).min(MOST_BYTES);
+        }
         let mut job = Job::of(read.program).limits(limits).allow_connect([]);
         job.has_functions = true;
         Ok(read.python.into_iter().fold(job, Job::python))
     }
 
     fn compared(&self, turn: &RecordedTurn, outcome: Outcome) -> Result<Verified, RecordError> {
-        let recorded = parts(turn.outcome(), &self.blobs(turn)?);
+        let recorded = parts(turn.outcome(), &mut self.blobs(turn)?);
         let mut blobs = Vec::new();
         let (found, _) = outcome_of(&outcome, &mut blobs);
-        let blobs: Vec<Vec<u8>> = blobs.into_iter().map(<[u8]>::to_vec).collect();
-        let differing = differing(recorded, parts(&found, &blobs));
+        let mut blobs: Vec<Vec<u8>> = blobs.into_iter().map(<[u8]>::to_vec).collect();
+        let differing = differing(recorded, parts(&found, &mut blobs));
         Ok(if differing.is_empty() { Verified::Equal } else { Verified::Differs(differing) })
     }
 
     /// Returns the parts of the program and the outcome of a turn.
     fn all_parts(&self, turn: &RecordedTurn) -> Result<BTreeMap<String, Vec<u8>>, RecordError> {
         let mut blobs = self.blobs(turn)?;
-        let mut all = parts(turn.outcome(), &blobs);
+        let mut all = parts(turn.outcome(), &mut blobs);
         let own = turn.outcome_blobs().min(blobs.len());
         for (name, part) in turn.program() {
             let text = match name.as_str() {
@@ -482,7 +516,7 @@ fn close(session: &mut Option<Session>) {
 
 /// Returns a limit that a turn doesn't reach which ended within this one.
 fn longer(time: Duration) -> Duration {
-    time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME)
+    time.saturating_mul(TIME_FACTOR).saturating_add(MORE_TIME).min(LONGEST_TURN)
 }
 
 fn texts(json: &Json) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! Recording sessions, and jobs that run on their own.
 
-use std::fs;
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use engine::{Cause, Deterministic, Outcome};
@@ -39,12 +40,14 @@ impl Session {
     ///
     /// # Errors
     /// The file exists or can't be written, the session is recorded already, or it has run jobs that
-    /// weren't deterministic. Or a job of it runs or waits, or the session is gone.
+    /// weren't deterministic. Or a job of it runs or waits, or the session is gone. A job that another
+    /// handle submits before this returns may not be recorded.
     pub async fn record(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let recorders = &self.hatchery.recorders;
         if recorders.of(self.session).is_some() {
             return Err(RecordError::Twice.into());
         }
+        recorders.close_ended(|id| self.hatchery.scheduler.session_name(id).is_some());
         let state = self.state().await?;
         SessionRecorder::check(&state)?;
         let image = self.hatchery.image_of(self.python())?.cloned();
@@ -143,7 +146,8 @@ impl RecordFolder {
     /// It can't be created.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
-        match fs::create_dir_all(&path) {
+        // The names of its files are those of sessions.
+        match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
             Ok(()) => Ok(Self(path)),
             Err(cause) => Err(RecordError::File { action: "create", path, cause }.into()),
         }

@@ -1,6 +1,7 @@
 //! A turn as a record: its program, what answered it, and its outcome.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use engine::{
@@ -100,11 +101,15 @@ pub(crate) fn outcome_of<'a>(
     (result, measured)
 }
 
-/// Returns the parts of a recorded outcome by their names, in bytes.
-pub(crate) fn parts(outcome: &Map<String, Json>, blobs: &[Vec<u8>]) -> BTreeMap<String, Vec<u8>> {
-    let blob = |number: &Json| {
+/// Returns the parts of a recorded outcome by their names, in bytes. Takes each blob once, since a
+/// file may name one often.
+pub(crate) fn parts(
+    outcome: &Map<String, Json>,
+    blobs: &mut [Vec<u8>],
+) -> BTreeMap<String, Vec<u8>> {
+    let mut blob = |number: &Json| {
         let number = number.as_u64().and_then(|number| usize::try_from(number).ok());
-        number.and_then(|number| blobs.get(number)).cloned().unwrap_or_default()
+        number.and_then(|number| blobs.get_mut(number)).map(mem::take).unwrap_or_default()
     };
     let mut parts = BTreeMap::new();
     for (name, part) in outcome {
@@ -121,7 +126,7 @@ pub(crate) fn parts(outcome: &Map<String, Json>, blobs: &[Vec<u8>]) -> BTreeMap<
             }
             "data_blobs" => {
                 let blobs = part.as_array().into_iter().flatten();
-                parts.insert("data in bytes".to_owned(), blobs.flat_map(blob).collect());
+                parts.insert("data in bytes".to_owned(), blobs.flat_map(&mut blob).collect());
             }
             _ => {
                 parts.insert(name.clone(), part.to_string().into_bytes());
@@ -259,6 +264,8 @@ pub(crate) fn program_of(
     let fields = record.get("program").cloned().unwrap_or_default();
     let fields: RecordedFields =
         serde_json::from_value(fields).map_err(|error| error.to_string())?;
+    // Without one it would run by the machine's clock, and make requests of its own.
+    let deterministic = fields.deterministic.ok_or("it has no seed")?;
     let recording = record.get("host_calls").cloned().map(serde_json::from_value::<Recording>);
     let recording = recording.transpose().map_err(|error| error.to_string())?;
     // A run that could call nothing is repeated as it was.
@@ -303,7 +310,7 @@ pub(crate) fn program_of(
         is_prompt: fields.is_prompt,
         is_read_only: fields.is_read_only,
         keeps_files: fields.keeps_files,
-        deterministic: fields.deterministic,
+        deterministic: Some(deterministic),
         interface: fields.interface,
         functions,
         replays: replays.map(Arc::new),

@@ -25,7 +25,7 @@ pub(crate) const FORMAT: u64 = 1;
 const MOST_PENDING: usize = 64;
 
 /// The size of the parts in which states are stored, in bytes.
-const CHUNK_BYTES: usize = 4 << 10;
+pub(crate) const CHUNK_BYTES: usize = 4 << 10;
 
 /// What a recording is of.
 #[derive(Debug, Clone)]
@@ -89,6 +89,11 @@ impl RecordingWriter {
         Ok(Self { sender, runtime, room, failure, deterministic, turns, has_folders })
     }
 
+    /// Returns the seed and the clock of what it records.
+    pub(crate) fn deterministic(&self) -> Deterministic {
+        self.deterministic
+    }
+
     /// Returns the runtime whose task writes it.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
@@ -103,7 +108,10 @@ impl RecordingWriter {
     async fn room(&self) -> Result<Room, RecordError> {
         self.check()?;
         let room = Arc::clone(&self.room).acquire_owned().await;
-        room.map(Arc::new).map_err(|_| RecordError::Stopped(Cause::from("it has ended")))
+        let room = room.map_err(|_| RecordError::Stopped(Cause::from("it has ended")))?;
+        // It may have failed while this waited.
+        self.check()?;
+        Ok(Arc::new(room))
     }
 
     /// Prepares the recording of a turn of a session, or of a job that runs on its own.

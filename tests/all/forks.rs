@@ -161,11 +161,11 @@ fn sessions_know_their_tree() {
         };
         assert_eq!(of(&forks[0]), (1, 2, "tree".to_owned()));
         assert_eq!(of(&late), (1, 3, "tree".to_owned()));
-        assert_eq!(of(&grandchild), (2, 1, "tree/2".to_owned()));
+        assert_eq!(of(&grandchild), (2, 1, "tree~2".to_owned()));
         let names = |sessions: Vec<Session>| -> Vec<String> {
             sessions.iter().map(|session| session.name().to_owned()).collect()
         };
-        assert_eq!(names(root.children().await), ["tree/1", "tree/2", "tree/3", "late"]);
+        assert_eq!(names(root.children().await), ["tree~1", "tree~2", "tree~3", "late"]);
         let rows = json!(pool.status())["sessions"].clone();
         let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "tree/4").unwrap();
         assert_eq!(row["fork"]["depth"], 2, "{row}");

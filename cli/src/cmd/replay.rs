@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
-use grade::{Grader, VerdictRecord};
+use grade::{Grader, Settings, VerdictRecord};
 use hatchery::error::counted;
 use hatchery::record::{DifferentPart, RecordedTurn, RecordingFile, Verified};
 use hatchery::{Builder, Hatchery, Interface, Job, Session, Verdict};
@@ -22,6 +23,9 @@ use crate::{progress, signals, terminal};
 const MOST_LINES: usize = 20;
 const LONGEST_LINE: usize = 200;
 const MOST_CHARACTERS: usize = 2_000;
+
+/// The most CPU time of a sample that is graded again.
+const LONGEST_SAMPLE: Duration = Duration::from_secs(60 * 60);
 
 /// Name of the session in which a program is run.
 const SESSION: &str = "replay";
@@ -72,7 +76,7 @@ fn list(path: &Path, recording: &RecordingFile) -> anyhow::Result<()> {
         Some(name) => format!("session `{name}`"),
         None => text("kind").to_owned(),
     };
-    let key = header["image"]["key"].as_str().unwrap_or("?");
+    let key = header.get("image").and_then(|image| image["key"].as_str()).unwrap_or("?");
     terminal::print(format_args!(
         "{}: {session}, {}, Hatchery {}, image {key}, {}",
         path.display(),
@@ -81,7 +85,7 @@ fn list(path: &Path, recording: &RecordingFile) -> anyhow::Result<()> {
         text("machine"),
     ))?;
     if let Some(sample) = recording.sample() {
-        terminal::print(serde_json::to_string(&sample["verdict"])?)?;
+        terminal::print(serde_json::to_string(&sample.get("verdict"))?)?;
     }
     recording.turns().iter().try_for_each(show)
 }
@@ -117,7 +121,7 @@ fn show(turn: &RecordedTurn) -> anyhow::Result<()> {
     for text in [field("repr"), field("interrupted_at"), field("exception")].into_iter().flatten() {
         terminal::print(text.trim_end_matches('\n'))?;
     }
-    if let Some(message) = outcome["error"]["message"].as_str()
+    if let Some(message) = outcome.get("error").and_then(|error| error["message"].as_str())
         && field("exception").is_none()
     {
         terminal::print(message)?;
@@ -203,7 +207,10 @@ async fn verify_verdict(
     let record = VerdictRecord::of(sample).map_err(|error| UsageError(error.to_string()))?;
     let builder = Hatchery::builder().preload(grading::preload()).progress(progress::sink());
     let builder = arguments.programs.image.apply(builder)?.interface(Interface::Grade);
-    let grader = Grader::start(builder, record.settings.clone()).await?;
+    // They are the file's.
+    let cpu_time = record.settings.cpu_time.min(LONGEST_SAMPLE);
+    let settings = Settings { at_once: 1, cpu_time, ..record.settings.clone() };
+    let grader = Grader::start(builder, settings).await?;
     let graded = grader.grade(&record.task, &record.sample).await?;
     grader.pool().drain().await;
     let (verdict, differences) = (record.verdict.verdict.name(), record.differences(&graded));

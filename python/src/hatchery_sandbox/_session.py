@@ -86,7 +86,7 @@ class Session:
 
     def fork_many(self, count: int) -> list[Session]:
         """Opens so many sessions that continue from this one's state: all of them, or none. They
-        share its memory. Each is named by the first session of its tree, a slash and a number, and
+        share its memory. Each is named by the first session of its tree, a tilde and a number, and
         closed when it has no more references.
 
         Raises:

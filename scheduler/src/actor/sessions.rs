@@ -108,6 +108,9 @@ impl SchedulerState {
     pub(super) fn fork(&mut self, forks: Forks) -> Result<Forked, Refusal> {
         let Forks { parent, captured, turns, branched, names } = forks;
         let cell = self.open_cell(parent)?;
+        if names.count() == 0 {
+            return Ok(Vec::new());
+        }
         let OpenSession { origin, tree, .. } = &self.sessions[&parent];
         let (depth, tree) = (origin.map_or(0, |origin| origin.depth) + 1, Arc::clone(tree));
         let (state, shared) = match branched {
@@ -171,7 +174,7 @@ impl SchedulerState {
                 let mut numbered = Vec::with_capacity(count);
                 while numbered.len() < count {
                     let number = tree.last.fetch_add(1, Ordering::Relaxed) + 1;
-                    let name: Arc<str> = format!("{}/{number}", tree.name).into();
+                    let name: Arc<str> = format!("{}~{number}", tree.name).into();
                     if self.named(&name).is_none() {
                         numbered.push(name);
                     }

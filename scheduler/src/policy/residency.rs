@@ -215,7 +215,8 @@ impl Session {
         let (list, memory_bytes, disk_bytes) = match self.place {
             Residence::OnWorker(_, Turn::Idle) if !self.stays => (List::Held, 0, 0),
             Residence::Fresh | Residence::OnWorker(..) => (List::Settled, 0, 0),
-            Residence::Suspended(Motion::Possible) if !self.is_closing => {
+            // A fork would take more elsewhere: all that it shares.
+            Residence::Suspended(Motion::Possible) if !self.is_closing && self.shared.is_none() => {
                 (List::Suspended, self.bytes, 0)
             }
             Residence::Leaving | Residence::Suspended(_) => (List::Settled, self.bytes, 0),

@@ -103,15 +103,15 @@ async fn forks_are_all_opened_or_none_and_know_their_turn() {
     assert_eq!(count(&rig, first).await, 2);
     let forks = rig.scheduler.fork(&branch, ForkNames::Numbered(3)).await.unwrap();
     let names: Vec<&str> = forks.iter().map(|(_, name)| &**name).collect();
-    assert_eq!(names, ["a/1", "a/2", "a/3"]);
+    assert_eq!(names, ["a~1", "a~2", "a~3"]);
     for (fork, _) in &forks {
         assert_eq!(count(&rig, *fork).await, 2);
         let origin = rig.scheduler.origin(*fork).unwrap();
         assert_eq!((origin.parent, origin.depth, origin.turn), (first, 1, 1));
     }
-    let taken = ForkNames::Given(vec!["b".into(), "a/2".into()]);
+    let taken = ForkNames::Given(vec!["b".into(), "a~2".into()]);
     let refused = rig.scheduler.fork(&branch, taken).await.unwrap_err();
-    assert_eq!(refused, Refusal::SessionExists("a/2".to_owned()));
+    assert_eq!(refused, Refusal::SessionExists("a~2".to_owned()));
     assert_eq!(rig.scheduler.status().sessions.len(), 4);
     assert_eq!(rig.scheduler.children(first).await, forks);
     rig.scheduler.close_session(first);

@@ -30,12 +30,11 @@ impl Service {
                 }
                 error => error.problem(),
             })?;
-        self.keep_all(self.recorded(forks).await?);
-        Ok(())
+        self.keep_all(forks).await
     }
 
     /// Opens so many sessions that continue from another one's state: all, or none. Returns their
-    /// names, which are that of the first session of the tree with a slash and a number.
+    /// names, which are that of the first session of the tree with a tilde and a number.
     ///
     /// # Errors
     /// There is no such session, it is busy, `count` is 0, or the pool refuses.
@@ -53,7 +52,7 @@ impl Service {
         let names = forks.iter().map(|fork| self.name_of_fork(caller, fork));
         let names: Result<Vec<String>, Problem> = names.collect();
         match names {
-            Ok(_) => self.keep_all(self.recorded(forks).await?),
+            Ok(_) => self.keep_all(forks).await?,
             Err(_) => forks.into_iter().for_each(Session::close),
         }
         names
@@ -127,11 +126,8 @@ impl ServedExploration {
         let mut result = ended.result.map_err(|error| error.problem());
         if let Some(session) = ended.survivor {
             match self.service.name_of_fork(&self.caller, &session) {
-                Ok(name) => match self.service.recorded(vec![session]).await {
-                    Ok(kept) => {
-                        self.service.keep_all(kept);
-                        survivor = Some(name);
-                    }
+                Ok(name) => match self.service.keep_all(vec![session]).await {
+                    Ok(()) => survivor = Some(name),
                     Err(problem) => result = Err(problem),
                 },
                 Err(problem) => {

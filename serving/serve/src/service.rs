@@ -37,6 +37,8 @@ pub struct Service {
     pub(crate) grading: Option<Grading>,
     /// Where sessions are recorded, if they are.
     recordings: Option<RecordFolder>,
+    /// Held while a session that is recorded is opened.
+    opening: Arc<tokio::sync::Mutex<()>>,
     /// A job whose folders all others get.
     folders: Arc<Job>,
     /// From where sessions for cells continue.
@@ -78,8 +80,19 @@ impl Service {
     /// Serves this pool.
     pub fn new(pool: Hatchery) -> Self {
         let (folders, prepared, kept, is_ended, connections) = Default::default();
-        let (kernels, grading, recordings) = (None, None, None);
-        Self { pool, kernels, grading, recordings, folders, prepared, kept, is_ended, connections }
+        let (kernels, grading, recordings, opening) = Default::default();
+        Self {
+            pool,
+            kernels,
+            grading,
+            recordings,
+            opening,
+            folders,
+            prepared,
+            kept,
+            is_ended,
+            connections,
+        }
     }
 
     /// Lets clients of frames have Jupyter kernels.
@@ -98,7 +111,7 @@ impl Service {
     }
 
     /// Records sessions that were opened, if sessions are recorded. Closes them all if one can't be.
-    pub(crate) async fn recorded(&self, sessions: Vec<Session>) -> Result<Vec<Session>, Problem> {
+    async fn recorded(&self, sessions: Vec<Session>) -> Result<Vec<Session>, Problem> {
         let Some(folder) = &self.recordings else { return Ok(sessions) };
         for session in &sessions {
             if let Err(error) = folder.record(session).await {
@@ -227,22 +240,48 @@ impl Service {
         let pool = self.pool_of(caller);
         let opened = pool.session_on(&own, python.unwrap_or(DEFAULT_PYTHON)).await;
         let session = opened.map_err(|error| error.problem())?;
-        {
-            let mut kept = self.kept.lock();
-            // The pool closes sessions, too: then it has opened another one under this name.
-            if kept.sessions.get(&own).is_some_and(|known| known.is_same(&session)) {
-                return Err(exists(name));
-            }
-            // Before anything waits, so that one of two callers opens it.
-            kept.sessions.insert(own.clone(), session.clone());
+        // The pool closes sessions, too: then it has opened another one under this name.
+        let is_known = |kept: &OpenSessions| {
+            kept.sessions.get(&own).is_some_and(|known| known.is_same(&session))
+        };
+        // A session is recorded before anybody can use it.
+        let _opening = match self.recordings {
+            Some(_) => Some(self.opening.lock().await),
+            None => None,
+        };
+        if self.recordings.is_some() && !is_known(&self.kept.lock()) {
+            self.recorded(vec![session.clone()]).await?;
         }
-        self.recorded(vec![session]).await.map(drop).inspect_err(|_| {
-            self.kept.lock().sessions.remove(&own);
-        })
+        let mut kept = self.kept.lock();
+        if is_known(&kept) {
+            return Err(exists(name));
+        }
+        kept.sessions.insert(own, session);
+        Ok(())
     }
 
-    /// Keeps sessions that were opened for a caller, by their names in the pool.
-    pub(crate) fn keep_all(&self, sessions: impl IntoIterator<Item = Session>) {
+    /// Keeps sessions that were opened for a caller, by their names in the pool, and records them if
+    /// sessions are recorded.
+    ///
+    /// # Errors
+    /// One can't be recorded. All are closed then.
+    pub(crate) async fn keep_all(&self, sessions: Vec<Session>) -> Result<(), Problem> {
+        if self.recordings.is_none() {
+            self.insert_all(sessions);
+            return Ok(());
+        }
+        let service = self.clone();
+        // A task of its own, so that a caller who leaves loses no session.
+        let keeping = tokio::spawn(async move {
+            service.insert_all(service.recorded(sessions).await?);
+            Ok(())
+        });
+        let died =
+            |error| Err(Problem::new(ProblemKind::Sandbox, format!("recording it died: {error}")));
+        keeping.await.unwrap_or_else(died)
+    }
+
+    fn insert_all(&self, sessions: Vec<Session>) {
         let named = sessions.into_iter().map(|session| (session.name().to_owned(), session));
         self.kept.lock().sessions.extend(named);
     }
@@ -362,8 +401,7 @@ impl Service {
             Error::Refused(hatchery::Refusal::SessionExists(..)) => exists(name),
             error => error.problem(),
         })?;
-        self.keep_all(self.recorded(vec![revived]).await?);
-        Ok(())
+        self.keep_all(vec![revived]).await
     }
 
     /// Closes a session once its jobs have ended, and drops its state and its checkpoints.

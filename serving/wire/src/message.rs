@@ -6,8 +6,10 @@
 //! attachment by its place in that list, from 0.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::job::Job;
@@ -267,7 +269,8 @@ pub enum SessionAction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Explore {
-    /// The programs.
+    /// The programs: at most [`MOST_CANDIDATES`].
+    #[serde(deserialize_with = "candidates")]
     pub candidates: Vec<Job>,
     /// Which forks stay open. Default: those whose program succeeds.
     #[serde(default)]
@@ -276,6 +279,33 @@ pub struct Explore {
     /// what they share. Default: no bound but those of the tenant and the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_bytes: Option<u64>,
+}
+
+/// The most programs of one exploration.
+pub const MOST_CANDIDATES: usize = 10_000;
+
+/// Reads candidates one by one, so that too many take no memory.
+fn candidates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Job>, D::Error> {
+    struct Candidates;
+    impl<'de> Visitor<'de> for Candidates {
+        type Value = Vec<Job>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "a list of at most {MOST_CANDIDATES} jobs")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut jobs: A) -> Result<Vec<Job>, A::Error> {
+            let mut read = Vec::new();
+            while let Some(job) = jobs.next_element()? {
+                if read.len() == MOST_CANDIDATES {
+                    return Err(A::Error::invalid_length(read.len() + 1, &self));
+                }
+                read.push(job);
+            }
+            Ok(read)
+        }
+    }
+    deserializer.deserialize_seq(Candidates)
 }
 
 /// Which forks of an exploration stay open: `"all"`, `"none"`, `"succeeded"` or `{"first": 3}`.

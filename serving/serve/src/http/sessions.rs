@@ -12,7 +12,7 @@ use wire::message::Explore;
 
 use super::body::{self, Received};
 use super::failure::Failure;
-use super::state::Client;
+use super::state::{self, Client};
 use crate::answer;
 use crate::http::query::Named;
 
@@ -103,7 +103,10 @@ pub(super) async fn explore(
     request: Request,
 ) -> Answered {
     let Received { bytes, held } = body::read(&client.state, request).await?;
-    let explore: Explore = serde_json::from_slice(&bytes)
+    let reading = tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes));
+    let explore: Explore = reading
+        .await
+        .map_err(|_| state::ended())?
         .map_err(|error| Failure::usage(format!("the body isn't valid: {error}")))?;
     let mut exploration = client.state.service.explore(&client.caller, &name, explore).await?;
     let (lines, receiver) = mpsc::channel(MOST_WAITING);
@@ -123,12 +126,22 @@ pub(super) async fn explore(
             }
             let mut line = serde_json::to_vec(&line).unwrap_or_default();
             line.push(b'\n');
-            // A client that doesn't read its answers gets no more of them.
-            let sent = match client.state.transit.hold(&client.caller, line.len()) {
-                Ok(held) => lines.send(held.until_sent(line.into())).await.is_ok(),
-                Err(_) => false,
+            let hold = || client.state.transit.hold(&client.caller, line.len());
+            let held = match hold() {
+                // There may be room once the client has read the lines before.
+                Err(_) => lines.reserve_many(MOST_WAITING).await.ok().map(|_| hold()),
+                held => Some(held),
             };
-            if !sent {
+            let is_sent = match held {
+                Some(Ok(held)) => lines.send(held.until_sent(line.into())).await.is_ok(),
+                Some(Err(problem)) => {
+                    let why = json!({ "candidate": ended.candidate, "error": problem });
+                    let _ = lines.send(format!("{why}\n").into()).await;
+                    false
+                }
+                None => false,
+            };
+            if !is_sent {
                 exploration.give_up(&ended);
                 return;
             }

@@ -129,7 +129,7 @@ fn many_forks_are_opened_at_once() {
     client.run("/v1/sessions/forked/run", "x = 1");
     let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": 3 }));
     assert_eq!(reply.status, 201);
-    let names = json!([{ "name": "forked/1" }, { "name": "forked/2" }, { "name": "forked/3" }]);
+    let names = json!([{ "name": "forked~1" }, { "name": "forked~2" }, { "name": "forked~3" }]);
     assert_eq!(reply.json(), json!({ "sessions": names }));
     for number in 1..=3 {
         let path = format!("/v1/sessions/forked%2F{number}/run");
@@ -137,7 +137,7 @@ fn many_forks_are_opened_at_once() {
     }
     let status = client.get("/v1/status").json();
     let rows = status["sessions"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["name"].as_str().unwrap().ends_with("forked/2")).unwrap();
+    let row = rows.iter().find(|row| row["name"].as_str().unwrap().ends_with("forked~2")).unwrap();
     assert_eq!((&row["fork"]["depth"], &row["fork"]["turn"]), (&json!(1), &json!(1)), "{row}");
     for (count, status) in [(json!(0), 400), (json!(-1), 400), (json!("2"), 400)] {
         let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": count }));

@@ -256,6 +256,18 @@ impl Contexts {
             let names: Vec<String> = copies.iter().map(|copy| copy.session()).collect();
             self.service.fork_as(caller, &context.session(), &names).await?;
             let mut kept = self.kept.lock();
+            // Sandboxes may have ended meanwhile, and others have more contexts.
+            let own = kept.of_tenant(sandbox.tenant.as_deref()).count();
+            let is_there = |copy: &Arc<Context>| kept.has(&copy.owner);
+            if own + copies.len() > MOST_CONTEXTS || !copies.iter().all(is_there) {
+                drop(kept);
+                for copy in &copies {
+                    // It may have been closed already.
+                    let _ = self.service.close(caller, &copy.session());
+                }
+                let message = "a fork ended before it was ready, or there are too many contexts";
+                return Err(Problem::new(ProblemKind::Refused, message).with_reason("contexts"));
+            }
             for copy in copies {
                 if default.as_ref() == Some(&context.id) {
                     kept.defaults.insert(copy.owner.clone(), copy.id.clone());
