@@ -2,15 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::Duration;
 
 use hatchery::egress::{Egress, EgressLimits, Lookup, Resolver, Rule, Secret};
 use hatchery::event::EventKind;
+use hatchery::record::{RecordingFile, Verified};
 use hatchery::{Builder, Hatchery, Job, Limits, Verdict};
 use serde_json::json;
 
@@ -267,6 +269,8 @@ fn a_tenant_has_a_share_of_the_pools_requests() {
             let outcome = session.run(job(path).tenant("ada")).await.unwrap();
             assert_eq!(outcome.requests[0].label(), expected);
         }
+        let of_ada = pool.of_tenant("ada");
+        assert!(told(&of_ada, job("/gzip")).await.contains("no rule allows GET "));
         // Others have what the pool allows.
         for job in [job("/gzip"), job("/gzip").tenant("cleo")] {
             assert_eq!(told(&pool, job).await, "200");
@@ -277,6 +281,39 @@ fn a_tenant_has_a_share_of_the_pools_requests() {
         for job in [job("/gzip"), job("/gzip").tenant("cleo")] {
             assert!(told(&pool, job).await.contains("no rule allows GET "));
         }
+    });
+}
+
+#[test]
+fn a_recorded_session_has_its_responses_without_a_network() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    // It answers once, and nothing listens afterwards.
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap());
+        while head.read_line(&mut String::new()).unwrap() > 2 {}
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nonce";
+        stream.write_all(answer).unwrap();
+    });
+    let rules = vec![rule(&format!("GET {url} private"))];
+    let limits = EgressLimits::default();
+    let egress = Egress::new(rules, Vec::new(), limits, b"", Arc::new(Names)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("requests.recording");
+    with_own_pool(support::builder().egress(egress), async |pool| {
+        let session = pool.session("requests").await.unwrap();
+        session.record(&path).await.unwrap();
+        let first = session.run(request(&url, "", "b.decode()")).await.unwrap();
+        assert_eq!(value(&first), "once");
+        session.run(Job::code("print(len(b))")).await.unwrap();
+        session.stop_recording().await.unwrap();
+        server.join().unwrap();
+        let recording = RecordingFile::open(&path).await.unwrap();
+        let tell = |_: &_, verified: &Verified| assert_eq!(*verified, Verified::Equal);
+        assert!(recording.verify(&pool, tell).await.unwrap());
+        let later = recording.session_at(&pool, "later", 2).await.unwrap();
+        assert_eq!(value(&later.run(Job::code("b.decode()")).await.unwrap()), "once");
     });
 }
 

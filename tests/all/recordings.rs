@@ -10,6 +10,7 @@ use hatchery::{
     Array, Deterministic, Error, Hatchery, HostError, HostFunction, Job, Limits, Verdict,
 };
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::support::{builder, calm, value, with_own_pool, with_pool, with_preloaded_pool};
 
@@ -158,6 +159,68 @@ fn every_changed_byte_is_noticed_and_a_cut_leaves_whole_turns() {
             }
         }
         assert_eq!(most, 3);
+    });
+}
+
+/// Changes a recording's records, and seals them again.
+fn resealed(path: &Path, change: impl Fn(&mut serde_json::Map<String, Value>)) {
+    let bytes = fs::read(path).unwrap();
+    let (mut rest, mut seal, mut changed) = (&bytes[..], [0; 32], Vec::new());
+    while !rest.is_empty() {
+        let line = rest.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        let mut head = serde_json::from_slice(&rest[..line]).unwrap();
+        change(&mut head);
+        let lengths = head.get("blobs").and_then(Value::as_array).into_iter().flatten();
+        let blobs: u64 = lengths.map(|length| length.as_u64().unwrap()).sum();
+        let end = line + usize::try_from(blobs).unwrap() + 1;
+        let record = [format!("{}\n", Value::Object(head)).as_bytes(), &rest[line..end]].concat();
+        seal = Sha256::new().chain_update(seal).chain_update(&record).finalize().into();
+        changed.extend(record);
+        changed.extend(seal.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()));
+        changed.push(b'\n');
+        rest = &rest[end + 65..];
+    }
+    fs::write(path, changed).unwrap();
+}
+
+#[test]
+fn a_recording_that_was_made_to_harm_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |name: &'static str| {
+        move |head: &mut serde_json::Map<String, Value>| {
+            if let Some(program) = head.get_mut("program").and_then(Value::as_object_mut) {
+                program.remove(name);
+            }
+        }
+    };
+    with_pool(1, async |pool| {
+        let make = async |name: &str| {
+            recorded(&pool, folder.path(), name, vec![Job::code("print(1)")]).await
+        };
+        let run = async |path: &Path| {
+            let recording = RecordingFile::open(path).await?;
+            recording.verify(&pool, |_, _| {}).await
+        };
+        let path = make("unchanged").await;
+        resealed(&path, |_| {});
+        assert!(run(&path).await.unwrap());
+        // Without a seed, a program would make requests of its own.
+        let path = make("seedless").await;
+        resealed(&path, part("deterministic"));
+        let refused = run(&path).await.unwrap_err().to_string();
+        assert!(refused.contains("it has no seed"), "{refused}");
+        let path = make("imageless").await;
+        resealed(&path, |head| drop(head.remove("image")));
+        assert!(matches!(run(&path).await, Err(Error::Record(RecordError::OtherImage { .. }))));
+        // A state that names one part again and again.
+        let path = make("huge").await;
+        resealed(&path, |head| {
+            if head["type"] == "state" {
+                head.insert("pages".to_owned(), vec![0; (1 << 20) + 1].into());
+            }
+        });
+        let refused = run(&path).await.unwrap_err().to_string();
+        assert!(refused.contains("too large"), "{refused}");
     });
 }
 
