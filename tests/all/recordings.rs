@@ -193,13 +193,13 @@ fn a_recording_that_was_made_to_harm_is_refused() {
             }
         }
     };
-    with_pool(1, async |pool| {
+    with_pool(async |pool| {
         let make = async |name: &str| {
-            recorded(&pool, folder.path(), name, vec![Job::code("print(1)")]).await
+            recorded(pool, folder.path(), name, vec![Job::code("print(1)")]).await
         };
         let run = async |path: &Path| {
             let recording = RecordingFile::open(path).await?;
-            recording.verify(&pool, |_, _| {}).await
+            recording.verify(pool, |_, _| {}).await
         };
         let path = make("unchanged").await;
         resealed(&path, |_| {});
