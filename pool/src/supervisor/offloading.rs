@@ -98,12 +98,9 @@ pub(crate) fn offload(
         StoredState::Fresh => return Err(OffloadError::unchanged("nothing has run in it")),
         StoredState::Suspended(suspended) => {
             let packed = source.pack(suspended);
-            let packed =
-                Packed::of(packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?);
-            if tier == Tier::Compressed && packed.bytes() >= suspended.bytes() {
-                return Err(OffloadError::unchanged("it would take as much, compressed"));
-            }
-            Arc::new(packed)
+            Arc::new(Packed::of(
+                packed.map_err(|error| OffloadError::Unchanged(Cause::new(error)))?,
+            ))
         }
         StoredState::Packed(offloaded) => offloaded.clone(),
     };
