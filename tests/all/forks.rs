@@ -35,7 +35,7 @@ fn many_forks_continue_from_one_state_and_are_independent() {
         run(&root, "x = 40; open('f', 'w').write('kept')").await;
         let forks = root.fork_many(100).await.unwrap();
         for (number, fork) in forks.iter().enumerate() {
-            assert_eq!(fork.name(), format!("many/{}", number + 1));
+            assert_eq!(fork.name(), format!("many~{}", number + 1));
             let source = format!("x += {number}; open('f', 'a').write('!'); x");
             assert_eq!(run(fork, &source).await, json!(40 + number));
         }
@@ -154,7 +154,7 @@ fn sessions_know_their_tree() {
         let late = root.fork("late").await.unwrap();
         run(&forks[1], "y = 1").await;
         let grandchild = forks[1].fork_many(1).await.unwrap().remove(0);
-        assert_eq!(grandchild.name(), "tree/4", "numbers go through the tree");
+        assert_eq!(grandchild.name(), "tree~4", "numbers go through the tree");
         let of = |session: &Session| {
             let origin = session.origin().unwrap();
             (origin.depth, origin.turn, session.parent().unwrap().name().to_owned())
@@ -167,7 +167,7 @@ fn sessions_know_their_tree() {
         };
         assert_eq!(names(root.children().await), ["tree~1", "tree~2", "tree~3", "late"]);
         let rows = json!(pool.status())["sessions"].clone();
-        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "tree/4").unwrap();
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "tree~4").unwrap();
         assert_eq!(row["fork"]["depth"], 2, "{row}");
         assert_eq!((&row["fork"]["turn"], &row["turns"]), (&json!(1), &json!(0)));
         // Closing a parent leaves its children.

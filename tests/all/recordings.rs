@@ -90,7 +90,7 @@ fn many() -> Vec<Job> {
 fn a_recorded_session_repeats_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
     with_pool(|pool| async {
-        let path = recorded(pool, folder.path(), "many", many()).await;
+        let path = recorded(pool, folder.path(), "repeated", many()).await;
         let words = verified(pool, &path).await;
         let expected: Vec<&str> =
             (1..=many().len()).map(|turn| if turn == 6 { "time" } else { "equal" }).collect();

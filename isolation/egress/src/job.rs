@@ -178,13 +178,14 @@ impl JobShared {
     /// Returns what the job is doing.
     pub(crate) fn activity(&self) -> NetworkActivity {
         let mut activity = NetworkActivity::default();
+        activity.under_way =
+            self.under_way.lock().first_key_value().map(|(_, (request, begun))| {
+                let mut request = request.clone();
+                request.time = begun.elapsed();
+                request
+            });
+        // What is under way has been counted already.
         activity.requests = self.log.lock().len();
-        let under_way = self.under_way.lock();
-        activity.under_way = under_way.first_key_value().map(|(_, (request, begun))| {
-            let mut request = request.clone();
-            request.time = begun.elapsed();
-            request
-        });
         activity
     }
 
