@@ -103,7 +103,7 @@ fn interrupts_are_taken_from_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("interrupted.recording");
     with_pool(|pool| async {
-        let session = pool.session("interrupted").await.unwrap();
+        let session = pool.session("stopped").await.unwrap();
         session.record(&path).await.unwrap();
         for catches in [false, true] {
             let spin = "print('begun', flush=True)\nn = 0\ntry:\n    while True: n += 1\n";
@@ -135,7 +135,7 @@ fn every_changed_byte_is_noticed_and_a_cut_leaves_whole_turns() {
     let changed = folder.path().join("changed");
     with_pool(|pool| async {
         let jobs = (0..3).map(|n| Job::code(format!("print({n})"))).collect();
-        let path = recorded(pool, folder.path(), "small", jobs).await;
+        let path = recorded(pool, folder.path(), "flipped", jobs).await;
         let bytes = fs::read(&path).unwrap();
         let open = |bytes: &[u8]| {
             fs::write(&changed, bytes).unwrap();
