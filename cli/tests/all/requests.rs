@@ -180,6 +180,10 @@ told"
     serving.join().unwrap();
 }
 
+/// What is read of a process's memory at once, and the size of its pages, in bytes.
+const BLOCK: usize = 16 << 20;
+const PAGE: usize = 4096;
+
 /// Returns how often a process has a text in its memory and environment, as far as others can read
 /// them.
 fn occurrences(process: u32, text: &str) -> usize {
@@ -187,15 +191,31 @@ fn occurrences(process: u32, text: &str) -> usize {
     let count = |bytes: &[u8]| memchr::memmem::find_iter(bytes, text).count();
     let mut found = std::fs::read(format!("{folder}/environ")).map_or(0, |bytes| count(&bytes));
     let Ok(memory) = std::fs::File::open(format!("{folder}/mem")) else { return found };
+    let pages = std::fs::File::open(format!("{folder}/pagemap")).unwrap();
     let maps = std::fs::read_to_string(format!("{folder}/maps")).unwrap();
-    let mut bytes = vec![0; 16 << 20];
+    let (mut bytes, mut entries) = (vec![0; BLOCK], vec![0; BLOCK / PAGE * 8]);
     for line in maps.lines().filter(|line| line.contains(" r")) {
         let (range, _) = line.split_once(' ').unwrap();
         let (from, to) = range.split_once('-').unwrap();
-        let address = |text| u64::from_str_radix(text, 16).unwrap();
-        for at in (address(from)..address(to)).step_by(bytes.len()) {
-            // Pages that were never touched can't all be read.
-            found += memory.read_at(&mut bytes, at).map_or(0, |read| count(&bytes[..read]));
+        let address = |text| usize::from_str_radix(text, 16).unwrap();
+        let to = address(to);
+        for at in (address(from)..to).step_by(BLOCK) {
+            let size = BLOCK.min(to - at);
+            let entries = &mut entries[..size / PAGE * 8];
+            // Reading a page that was never touched would give the process another one.
+            let Ok(()) = pages.read_exact_at(entries, (at / PAGE * 8) as u64) else { continue };
+            let is_there = |page: &[u8]| page[7] & 0b1100_0000 != 0;
+            let pages: Vec<bool> = entries.chunks(8).map(is_there).collect();
+            let mut start = at;
+            for run in pages.chunk_by(|one, other| one == other) {
+                let length = run.len() * PAGE;
+                if run[0] {
+                    let bytes = &mut bytes[..length];
+                    found +=
+                        memory.read_at(bytes, start as u64).map_or(0, |read| count(&bytes[..read]));
+                }
+                start += length;
+            }
         }
     }
     found
