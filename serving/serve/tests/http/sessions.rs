@@ -132,7 +132,7 @@ fn many_forks_are_opened_at_once() {
     let names = json!([{ "name": "forked~1" }, { "name": "forked~2" }, { "name": "forked~3" }]);
     assert_eq!(reply.json(), json!({ "sessions": names }));
     for number in 1..=3 {
-        let path = format!("/v1/sessions/forked%2F{number}/run");
+        let path = format!("/v1/sessions/forked~{number}/run");
         assert_eq!(client.run(&path, &format!("x += {number}; x"))["value"], 1 + number);
     }
     let status = client.get("/v1/status").json();
@@ -146,7 +146,7 @@ fn many_forks_are_opened_at_once() {
     let reply = client.post("/v1/sessions/forked/forks", &json!({ "count": 1_000_000_000 }));
     assert_eq!((reply.status, reply.reason().as_str()), (429, "sessions"));
     assert_eq!(client.post("/v1/sessions/none/forks", &json!({ "count": 1 })).status, 404);
-    for name in ["forked", "forked%2F1", "forked%2F2", "forked%2F3"] {
+    for name in ["forked", "forked~1", "forked~2", "forked~3"] {
         assert_eq!(client.delete(&format!("/v1/sessions/{name}")).status, 200, "{name}");
     }
 }
