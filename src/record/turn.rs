@@ -173,7 +173,7 @@ fn program_json<'a>(turn: &'a EndedTurn, blobs: &mut Vec<&'a [u8]>) -> Map<Strin
     let functions: Vec<&Signature> = program.functions.signatures().collect();
     put("functions", !functions.is_empty(), json!(functions));
     put("reads_folders", reads_folders(program), true.into());
-    put("python", python.is_some(), json!(python));
+    put("python", python.is_some(), json!(python.as_deref()));
     put("limits", true, json!(limits));
     fields
 }
