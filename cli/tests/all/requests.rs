@@ -72,6 +72,7 @@ fn options_that_cannot_be_used_say_why() {
         (&["--allow-http", "example.com"][..], "write methods and a URL"),
         (&["--secret", "KEY=env:NOT_SET_HERE@https://example.com"], "set the environment variable"),
         (&["--secret", "KEY=value"], "NAME=env:VARIABLE@https://host"),
+        (&["--secret", "KEY=env:HATCHERY_KEY@https://example.com"], "rename `HATCHERY_KEY`"),
         (&["--egress", "no-such.toml"], "no-such.toml"),
         (&["--http-root", "Cargo.toml"], "give them in PEM"),
     ] {

@@ -74,6 +74,10 @@ impl FromStr for SecretSource {
         let at = rest.rfind("@https://").or_else(|| rest.rfind("@http://"));
         let (source, target) = rest.split_at(at.ok_or_else(|| invalid(form.to_owned()))?);
         let place = match source.split_once(':') {
+            Some(("env", variable)) if variable.starts_with("HATCHERY_") => {
+                let why = "worker processes get the variables that begin with `HATCHERY_`";
+                return Err(invalid(format!("{why}: rename `{variable}`")));
+            }
             Some(("env", variable)) if !variable.is_empty() => {
                 SecretPlace::Variable(variable.to_owned())
             }
