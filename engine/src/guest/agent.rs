@@ -4,6 +4,8 @@
 //! through `host.call`, runs the program and posts a reply. Everything from the guest is a claim by
 //! the program about itself. Its size is bounded first, then it is parsed strictly.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -73,10 +75,9 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 }
 
 /// Returns everything that this module puts into the guest, for the key of an image.
-pub(crate) fn identity() -> String {
-    let [program, command] = [boot::command_program(), boot::command_source(true)];
-    let words = Word::ALL.map(Word::source).join(" ");
-    [&boot::reactor_source(true), &program, &command, &words, SITE].join("\n")
+pub(crate) fn identity() -> impl Iterator<Item = Cow<'static, str>> {
+    let words = Word::ALL.map(Word::source).into_iter();
+    boot::texts().chain(words.chain([SITE]).map(Cow::Borrowed))
 }
 
 /// Encodes the request to compile a program. The reply is its code, or nothing.

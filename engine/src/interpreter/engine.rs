@@ -107,11 +107,12 @@ impl Engine {
             pinned,
             starts_early: config.starts_early,
         };
-        // Both read and hash hundreds of megabytes, so they run in parallel.
-        let (module, library) = std::thread::scope(|scope| {
-            let library = scope.spawn(|| build.library());
+        // The first start reads and hashes hundreds of megabytes; every one looks at each file of
+        // the cache. So the module loads beside them.
+        let (module, (library, bytes)) = std::thread::scope(|scope| {
+            let beside = scope.spawn(|| (build.library(), prune::total_bytes(&cache)));
             let module = module::load_or_compile(&engine, &cache, &source, progress);
-            (module, library.join().expect("loading the library doesn't panic"))
+            (module, beside.join().expect("loading the library doesn't panic"))
         });
         let module = module?;
         let library = match library {
@@ -126,7 +127,7 @@ impl Engine {
             layout = layout.with_call_device();
             arguments = vec!["-c".to_owned(), boot::command_program()];
         }
-        let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);
+        let bound_bytes = config.cache_bound_bytes;
         if bytes > bound_bytes {
             progress.report(Progress::LargeCache { bytes, bound_bytes });
         }

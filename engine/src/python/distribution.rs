@@ -19,7 +19,7 @@ use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
 use crate::places::WHEEL_REQUIREMENT;
-use crate::python::library::{Library, read_entry};
+use crate::python::library::{self, Library, read_entry};
 use local::LocalBuild;
 
 pub(crate) mod local;
@@ -39,6 +39,8 @@ const LIBRARY: Artifact = Artifact {
     name: "python-stdlib.zip",
     sha256: "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847",
 };
+/// Matplotlib's data without compression. It is made from `LIBRARY` and sealed under its hash.
+const UNPACKED_DATA: &str = "matplotlib-data.zip";
 
 /// A file of the build, with the hash that it must have.
 struct Artifact {
@@ -89,7 +91,11 @@ impl Build {
 
     pub(crate) fn library(&self) -> Result<Library, EngineError> {
         match self {
-            Self::Default(build) => Ok(Library::of_default(build.library()?)?),
+            Self::Default(build) => {
+                let archive = build.library()?;
+                let data = build.matplotlib_data(&archive)?;
+                Ok(Library::of_default(archive, &data)?)
+            }
             Self::Local(build) => {
                 Ok(Library { files: build.library.clone(), ..Library::default() })
             }
@@ -185,6 +191,21 @@ impl PythonBuild {
     /// Maps the archive with the standard library and the packages.
     pub(crate) fn library(&self) -> Result<Bytes, EngineError> {
         self.view(&LIBRARY)
+    }
+
+    /// Maps matplotlib's data, without compression; unpacks it if that isn't in the cache.
+    fn matplotlib_data(&self, archive: &[u8]) -> Result<Bytes, PythonError> {
+        let path = self.folder.join(UNPACKED_DATA);
+        if let Some(view) = self.sealer.view(&path, LIBRARY.sha256) {
+            return Ok(Bytes::from_owner(view));
+        }
+        let unpacked = library::unpacked_data(archive)?;
+        let write = |file: &mut File| file.write_all(&unpacked);
+        if let Err(error) = self.sealer.write(&path, LIBRARY.sha256, write) {
+            // Without the file only the next start is slower.
+            tracing::debug!(error = %chain(&error), "matplotlib's data can't be cached");
+        }
+        Ok(unpacked.into())
     }
 
     /// Returns whether every file exists. Reading a file checks whether it is intact.

@@ -1,11 +1,12 @@
 //! The read-only library that every guest sees: CPython's archive or folder, and matplotlib's data.
 //!
-//! Mapped or unpacked once per process and shared by reference; nothing here is mutable.
+//! Mapped once per process and shared by reference; nothing here is mutable.
 
-use std::io::{Cursor, Read, Seek};
+use std::io::{self, Cursor, Read, Seek};
 
 use bytes::Bytes;
-use zip::ZipArchive;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::error::PythonError;
 use crate::places::ARCHIVE_PATH;
@@ -29,9 +30,10 @@ pub(crate) struct LibraryFile {
 }
 
 impl Library {
-    pub(crate) fn of_default(archive: Bytes) -> Result<Self, PythonError> {
-        let data = read_entry(&mut opened(&archive)?, MATPLOTLIB_DATA)?;
-        let matplotlib_data = unpack(&data)?;
+    /// Returns the library of the default build: its archive, and what `unpacked_data` returned for
+    /// it. Files are slices of the two.
+    pub(crate) fn of_default(archive: Bytes, data: &Bytes) -> Result<Self, PythonError> {
+        let matplotlib_data = stored_files(data)?;
         let files = vec![LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: archive }];
         Ok(Self { files, matplotlib_data })
     }
@@ -56,18 +58,39 @@ pub(super) fn read_entry<R: Read + Seek>(
     Ok(contents)
 }
 
-fn unpack(archive: &[u8]) -> Result<Vec<LibraryFile>, PythonError> {
+/// Returns matplotlib's data from the default build's archive, as an archive without compression.
+pub(super) fn unpacked_data(archive: &[u8]) -> Result<Vec<u8>, PythonError> {
+    let invalid = |error| PythonError::layout(MATPLOTLIB_DATA, error);
+    let data = read_entry(&mut opened(archive)?, MATPLOTLIB_DATA)?;
+    let mut packed = opened(&data)?;
+    let mut unpacked = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for index in 0..packed.len() {
+        let mut entry = packed.by_index(index).map_err(invalid)?;
+        if entry.is_file() {
+            unpacked.start_file(entry.name().map_err(invalid)?, stored).map_err(invalid)?;
+            io::copy(&mut entry, &mut unpacked).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
+        }
+    }
+    Ok(unpacked.finish().map_err(invalid)?.into_inner())
+}
+
+/// Returns the files of an archive without compression, without copying them.
+fn stored_files(archive: &Bytes) -> Result<Vec<LibraryFile>, PythonError> {
+    let invalid = |error| PythonError::layout(MATPLOTLIB_DATA, error);
     let mut zip = opened(archive)?;
     let mut files = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
-        let mut entry = zip.by_index(index).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
-        if entry.is_dir() {
-            continue;
-        }
-        let name = entry.name().map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?.into_owned();
-        let mut contents = Vec::new();
-        entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(&name, e))?;
-        files.push(LibraryFile { path: name, contents: Bytes::from(contents) });
+        let entry = zip.by_index(index).map_err(invalid)?;
+        let path = entry.name().map_err(invalid)?.into_owned();
+        let whole = || {
+            let start = usize::try_from(entry.data_start()?).ok()?;
+            let end = start.checked_add(usize::try_from(entry.size()).ok()?)?;
+            (entry.compression() == CompressionMethod::Stored && end <= archive.len())
+                .then(|| archive.slice(start..end))
+        };
+        let contents = whole().ok_or_else(|| PythonError::layout(&path, io::Error::other("it isn't stored whole")))?;
+        files.push(LibraryFile { path, contents });
     }
     Ok(files)
 }

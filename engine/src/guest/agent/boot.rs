@@ -4,6 +4,8 @@
 //! [`command_program`]. That fetches the source through the call channel and stays in it
 //! (`interpreter/entry.rs`).
 
+use std::borrow::Cow;
+
 use super::wire::AgentFrame;
 use crate::places::{CALL_DEVICE_PATH, WORKSPACE};
 
@@ -60,7 +62,11 @@ pub(crate) const CALL_DEVICE_POSITION: u64 = 0x0072_6f6f_6420_6168;
 /// Returns the source that starts the agent in a reactor build. While a program runs, the agent
 /// gives it a `__main__` of its own.
 pub(crate) fn reactor_source(has_threads: bool) -> String {
-    let (attach, parts) = (include_str!("boot/reactor.py"), parts(has_threads));
+    reactor_source_with(&parts(has_threads))
+}
+
+fn reactor_source_with(parts: &str) -> String {
+    let attach = include_str!("boot/reactor.py");
     format!("{BOOT}{attach}_attach({parts})\ndel _boot, _attach\n")
 }
 
@@ -72,10 +78,22 @@ pub(crate) fn command_program() -> String {
 
 /// Returns the source that starts the agent in a command build.
 pub(crate) fn command_source(has_threads: bool) -> String {
+    command_source_with(&parts(has_threads))
+}
+
+fn command_source_with(parts: &str) -> String {
     let enter = include_str!("boot/command.py");
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
-    let (words, frame, parts) = (words.join(", "), AgentFrame::ENTER, parts(has_threads));
+    let (words, frame) = (words.join(", "), AgentFrame::ENTER);
     format!("{BOOT}{enter}_enter(({words},), {frame}, {parts})\n")
+}
+
+/// Returns every text that an image's agent depends on. Files are as they are, since writing a
+/// megabyte as Python's literals takes a millisecond of each start.
+pub(crate) fn texts() -> impl Iterator<Item = Cow<'static, str>> {
+    let sources = [reactor_source_with(""), command_source_with(""), command_program()];
+    let files = FILES.iter().chain(&LATE_FILES).flat_map(|&(file, source)| [file, source]);
+    sources.into_iter().map(Cow::Owned).chain([WORKSPACE].into_iter().chain(files).map(Cow::Borrowed))
 }
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,

@@ -240,7 +240,9 @@ fn key(build: &Build, spec: &ImageSpec) -> String {
     part(&recursion::C_STACK_BYTES.to_le_bytes());
     part(build.wasm_sha256().as_bytes());
     part(build.library_sha256().as_bytes());
-    part(agent::identity().as_bytes());
+    for text in agent::identity() {
+        part(text.as_bytes());
+    }
     let prepared = (&spec.preload, &spec.setup);
     part(&postcard::to_stdvec(&prepared).expect("names and text can be encoded"));
     part(&packages::identity(&spec.packages));
