@@ -5,7 +5,6 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use hatchery::wire::to_line;
@@ -13,6 +12,8 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::timeout;
 
 use super::nats::run_top;
 use crate::args::TopArguments;
@@ -33,9 +34,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
         return run_top(url, &arguments).await;
     }
     let source = Arc::new(StatusSource::new(&arguments.address)?);
-    let asked = Arc::clone(&source);
-    let status = tokio::task::spawn_blocking(move || asked.ask()).await?;
-    let status = status.map_err(|error| advice(&source, &error))?;
+    let status = source.ask().await.map_err(|error| advice(&source, &error))?;
     if arguments.json {
         let starting = || format!("the pool at `{}` is starting; ask again", source.address);
         terminal::print(to_line(&status.ok_or_else(|| UsageError(starting()))?))?;
@@ -71,8 +70,9 @@ async fn watch_until_signal(
     let mut endings = signals::endings()?;
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
-    let mut watching =
-        tokio::task::spawn_blocking(move || watch(source, screen, interval, &is_over));
+    let (sender, answers) = mpsc::channel(1);
+    tokio::spawn(poll_status(source, interval, sender));
+    let mut watching = tokio::task::spawn_blocking(move || watch(screen, answers, &is_over));
     let exit = tokio::select! {
         ended = &mut watching => {
             ended??;
@@ -99,28 +99,23 @@ fn advice(StatusSource { address, .. }: &StatusSource, error: &anyhow::Error) ->
 
 // The screen, live in the terminal.
 //
-// A thread fetches the status and sends it here. The screen shows the latest answer, even if the
+// A task fetches the status and sends it here. The screen shows the latest answer, even if the
 // connection is lost.
 
 /// The time until a new answer or the end takes effect: 50 ms.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Shows a screen in this process's terminal until somebody presses `q`, Esc or Ctrl-C there, or
-/// `is_over` is set. A thread fetches the status again after each `interval`. Blocks; the terminal is
-/// restored at the end, also by a panic. Fails if the terminal can't be used, or has been closed.
+/// `is_over` is set. Blocks; the terminal is restored at the end, also by a panic. Fails if the
+/// terminal can't be used, or has been closed.
 fn watch(
-    source: Arc<StatusSource>,
     screen: Screen,
-    interval: Duration,
+    answers: Receiver<anyhow::Result<Answer>>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     // Also makes panics restore the terminal before their message.
     let mut terminal = ratatui::try_init()?;
-    let (sender, answers) = mpsc::sync_channel(1);
-    // Dropped at the end, which the thread notices between two requests.
-    let (_running, ends) = mpsc::sync_channel(0);
-    std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
-    let watched = show(&mut terminal, screen, &answers, is_over);
+    let watched = show(&mut terminal, screen, answers, is_over);
     match &watched {
         // It would complain on the terminal that it can't use any more, and panic.
         Err(error) if is_gone(error) => std::mem::forget(terminal),
@@ -136,27 +131,28 @@ fn is_gone(error: &std::io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
-fn poll_status(
-    source: &StatusSource,
+/// Fetches the status after each `interval`, until nobody shows it any more.
+async fn poll_status(
+    source: Arc<StatusSource>,
     interval: Duration,
-    ends: &Receiver<()>,
-    sender: &SyncSender<anyhow::Result<Answer>>,
+    sender: Sender<anyhow::Result<Answer>>,
 ) {
-    while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-        if sender.send(source.ask()).is_err() {
-            return;
-        }
+    while timeout(interval, sender.closed()).await.is_err() {
+        // An error says that the screen has ended, which the next wait notices.
+        let _ = sender.send(source.ask().await).await;
     }
 }
 
 fn show(
     terminal: &mut DefaultTerminal,
     mut screen: Screen,
-    answers: &Receiver<anyhow::Result<Answer>>,
+    mut answers: Receiver<anyhow::Result<Answer>>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     while !is_over.load(Ordering::Relaxed) {
-        answers.try_iter().for_each(|answer| screen.take(answer));
+        while let Ok(answer) = answers.try_recv() {
+            screen.take(answer);
+        }
         terminal.draw(|frame| draw::draw(&screen, frame.area(), frame.buffer_mut()))?;
         wait_for_key()?;
         while event::poll(Duration::ZERO)? {
