@@ -126,8 +126,7 @@ impl Server {
 
     /// As the SDK of E2B sends it to a sandbox.
     pub(crate) fn post_to(&self, sandbox: &str, tenant: &str, path: &str, body: &Value) -> Answer {
-        let headers =
-            [("content-type", JSON), ("e2b-sandbox-id", sandbox), ("x-tenant", tenant)];
+        let headers = [("content-type", JSON), ("e2b-sandbox-id", sandbox), ("x-tenant", tenant)];
         Answer::of(self.request("POST", path, &headers, &body.to_string()))
     }
 
