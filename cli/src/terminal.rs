@@ -167,9 +167,19 @@ pub(crate) fn print_table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> i
 /// Formats rows as lines with aligned columns; the first row holds the headings. On a terminal, the
 /// widest cells are cut so that lines fit.
 pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    aligned_within(rows, columns.unwrap_or(usize::MAX))
+    aligned_within(rows, columns().unwrap_or(usize::MAX))
+}
+
+/// Returns the columns of the terminal that is standard output, if it is one and has some.
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Returns its rows.
+pub(crate) fn rows() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
 }
 
 fn aligned_within<const COLUMNS: usize>(rows: &[[String; COLUMNS]], columns: usize) -> Vec<String> {

@@ -17,6 +17,8 @@ pub mod fake;
 pub mod footprint;
 /// Python builds beside the default one.
 pub mod found;
+/// A client of plain HTTP.
+pub mod http;
 /// The image of benchmarks.
 pub mod image;
 /// The official Python client of MCP.

@@ -1,29 +1,26 @@
-//! Draws a screen, as a pure function of its state and size.
+//! Draws a screen as lines of text, as a pure function of its state and size.
 
 use std::fmt::Display;
+use std::iter;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
+use console::{Alignment, Style, measure_text_width, pad_str, strip_ansi_codes, truncate_str};
 use serde_json::Value;
 
 use super::screen::{Screen, count, depth, list, rate, real, share, text, used_bytes, whole};
 use crate::terminal::{size, time};
 
 /// Heights of the header and the footer.
-const HEADER: u16 = 2;
-const FOOTER: u16 = 1;
-/// Height of the frame around a panel.
-const FRAME: u16 = 2;
+const HEADER: usize = 2;
+const FOOTER: usize = 1;
+/// Height and width of the frame around a panel.
+const FRAME: usize = 2;
 /// Height of the latencies, with their heading.
-const LATENCIES: u16 = 5;
+const LATENCIES: usize = 5;
 /// The width inside a panel that two columns of labelled figures need, and their usual width.
-const TWO_COLUMNS: u16 = 38;
+const TWO_COLUMNS: usize = 38;
 const COLUMN: usize = 22;
 /// Workers that are shown before errors get room.
-const FEW_WORKERS: u16 = 3;
+const FEW_WORKERS: usize = 3;
 /// The columns of workers, and which of them is left out if there is but one build.
 const PYTHON: usize = 1;
 const WORKER_COLUMNS: [Column; 10] = [
@@ -43,145 +40,132 @@ const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
 
 /// The priorities, each with its part of a bar.
-const PRIORITIES: [(&str, &str, Color); 3] =
-    [("high", "█", Color::Red), ("normal", "▓", Color::Yellow), ("low", "░", Color::Blue)];
+const PRIORITIES: [(&str, &str, Style); 3] = [
+    ("high", "█", Style::new().red()),
+    ("normal", "▓", Style::new().yellow()),
+    ("low", "░", Style::new().blue()),
+];
 
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-const ALARM: Style = Style::new().fg(Color::Red);
+const PLAIN: Style = Style::new();
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dim();
+const GOOD: Style = Style::new().green();
+const ALARM: Style = Style::new().red();
 
-/// Draws the whole screen as text, as high as necessary.
-pub(super) fn as_text(screen: &Screen, columns: u16) -> String {
-    let [upper, middle, errors, raised] = heights(&screen.view, columns);
-    let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
-    let workers = FRAME + 1 + workers.max(FEW_WORKERS);
-    let lines = [HEADER, upper, middle, workers, errors, raised, FOOTER];
-    let lines = lines.into_iter().fold(0, u16::saturating_add);
-    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, lines));
-    draw(screen, *buffer.area(), &mut buffer);
-    plain(&buffer)
+/// Draws the whole screen as plain text, as high as necessary.
+pub(super) fn as_text(screen: &Screen, columns: usize) -> String {
+    let workers = list(&screen.view["workers"]).len().max(FEW_WORKERS);
+    let rows = heights(&screen.view, columns).iter().sum::<usize>();
+    plain(&draw(screen, columns, HEADER + rows + FRAME + 1 + workers + FOOTER))
 }
 
-/// Returns the text of a buffer, without trailing spaces.
-fn plain(buffer: &Buffer) -> String {
-    let area = buffer.area();
-    let line = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-    (0..area.height).map(|y| format!("{}\n", line(y).trim_end())).collect()
+/// Returns the text of lines, without styles and trailing spaces.
+fn plain(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{}\n", strip_ansi_codes(line).trim_end())).collect()
 }
 
 /// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
-fn heights(view: &Value, columns: u16) -> [u16; 4] {
-    let tenants = list(&view["tenants"]).len().min(MOST_TENANTS) as u16;
-    let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) as u16 {
+fn heights(view: &Value, columns: usize) -> [usize; 4] {
+    let tenants = list(&view["tenants"]).len().min(MOST_TENANTS);
+    let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) {
         0 => 0,
         errors => FRAME + errors,
     };
     [
         FRAME + LATENCIES.max(tenants + 2),
         // The bar and six figures.
-        FRAME + 1 + 6 / figures_a_line((columns / 2).saturating_sub(FRAME)) as u16,
+        FRAME + 1 + 6 / figures_a_line((columns / 2).saturating_sub(FRAME)),
         framed(&view["last_errors"]),
         framed(&view["last_program_errors"]),
     ]
 }
 
-pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+/// Draws the screen as so many rows, each exactly so wide. They have styles if standard output may
+/// have them, and no other control characters.
+pub(super) fn draw(screen: &Screen, columns: usize, rows: usize) -> Vec<String> {
     let view = &screen.view;
-    let [upper, middle, errors, raised] = heights(view, area.width);
-    let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
-    let errors = if rest + errors > area.height { 0 } else { errors };
-    let raised = if rest + errors + raised > area.height { 0 } else { raised };
-    let parts = Layout::vertical([
-        Constraint::Length(HEADER),
-        Constraint::Length(upper),
-        Constraint::Length(middle),
-        Constraint::Min(FRAME + 1),
-        Constraint::Length(errors),
-        Constraint::Length(raised),
-        Constraint::Length(FOOTER),
-    ]);
-    let [header, upper, middle, workers, errors, raised, footer] = parts.areas(area);
-    let halves = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]);
-    draw_header(view, header, buffer);
-    let [left, right] = halves.areas(upper);
-    draw_queue(view, left, buffer);
-    draw_latencies(view, right, buffer);
-    let [left, right] = halves.areas(middle);
-    draw_memory(&view["memory"], left, buffer);
-    draw_sessions(&view["places"], right, buffer);
-    draw_workers(screen, workers, buffer);
-    draw_errors(view, errors, buffer);
-    draw_program_errors(view, raised, buffer);
-    draw_footer(screen, footer, buffer);
+    let [upper, middle, errors, raised] = heights(view, columns);
+    let above = HEADER + upper + middle;
+    let least = above + FRAME + 1 + FEW_WORKERS + FOOTER;
+    let errors = if least + errors > rows { 0 } else { errors };
+    let raised = if least + errors + raised > rows { 0 } else { raised };
+    let workers = rows.saturating_sub(above + errors + raised + FOOTER).max(FRAME + 1);
+    let (left, right) = (columns / 2, columns - columns / 2);
+    let mut lines = draw_header(view, columns);
+    let upper = [draw_queue(view, left, upper), draw_latencies(view, right, upper)];
+    let places = &view["places"];
+    let middle = [draw_memory(&view["memory"], left, middle), draw_sessions(places, right, middle)];
+    for [left, right] in [upper, middle] {
+        lines.extend(left.into_iter().zip(right).map(|(left, right)| left + &right));
+    }
+    lines.extend(draw_workers(screen, columns, workers));
+    lines.extend(draw_errors(view, columns, errors));
+    lines.extend(draw_program_errors(view, columns, raised));
+    lines.truncate(rows.saturating_sub(FOOTER));
+    lines.push(footer(screen));
+    lines.iter().take(rows).map(|line| fit(line, columns)).collect()
 }
 
-fn draw_header(view: &Value, area: Rect, buffer: &mut Buffer) {
+fn draw_header(view: &Value, columns: usize) -> Vec<String> {
     let figures = [
         ("up", time(real(&view["uptime_seconds"]))),
         ("jobs/s", rate(real(&view["jobs_per_second"]))),
         ("running", count(whole(&view["running"]))),
         ("waiting", count(whole(&view["queue_depth"]))),
     ];
-    let phase = format!("{}  ", one_line(&view["phase"]));
-    let mut first = Line::from(vec![Span::styled("Hatchery ", BOLD), Span::raw(phase)]);
-    let room = area.width.saturating_sub(first.width() as u16);
-    first.extend(line_of(figures, room));
+    let mut first = format!("{}{}  ", styled(&BOLD, "Hatchery "), one_line(&view["phase"]));
+    let room = columns.saturating_sub(measure_text_width(&first));
+    first += &line_of(figures, room);
     let outcomes =
         ["succeeded", "failed", "limited", "cancelled", "sandbox_failed", "refused", "retried"];
     let second = outcomes.map(|name| (name.replace('_', " "), count(whole(&view["totals"][name]))));
-    Paragraph::new(vec![first, line_of(second, area.width)]).render(area, buffer);
+    vec![first, line_of(second, columns)]
 }
 
 /// Formats figures with their labels, as many as fit: half a figure would be another one.
-fn line_of(figures: impl IntoIterator<Item = (impl Display, String)>, room: u16) -> Line<'static> {
-    let mut left = usize::from(room);
-    let fits = |[label, figure]: &[Span<'static>; 2]| {
-        let width = label.width() + figure.width();
+fn line_of(figures: impl IntoIterator<Item = (impl Display, String)>, room: usize) -> String {
+    let mut left = room;
+    let labelled = figures.into_iter().map(|(name, figure)| labelled(&name, &figure));
+    let fits = |figure: &String| {
+        let width = measure_text_width(figure);
         let fits = width <= left;
         left = left.saturating_sub(width + 2);
         fits
     };
-    let labelled = figures
-        .into_iter()
-        .map(|(name, figure)| [Span::styled(format!("{name} "), DIM), Span::raw(figure)]);
-    let shown = labelled.take_while(fits);
-    Line::from_iter(shown.flat_map(|[label, figure]| [label, figure, Span::raw("  ")]))
+    labelled.take_while(fits).map(|figure| figure + "  ").collect()
+}
+
+fn labelled(name: &dyn Display, figure: &str) -> String {
+    format!("{}{figure}", styled(&DIM, format_args!("{name} ")))
 }
 
 /// A column of a table: its heading, the width that it needs, and its rank. Where not all fit, the
 /// columns of the greatest ranks are left out.
-type Column = (&'static str, u16, u8);
+type Column = (&'static str, usize, u8);
 
 /// Draws a table with those of its columns that fit, one space apart. The last one takes the rest.
-fn draw_table<'a>(
-    columns: &[Column],
-    rows: impl Iterator<Item = Vec<Cell<'a>>>,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
-    let fits = |(_, _, rank): &Column| {
+fn table(columns: &[Column], rows: impl Iterator<Item = Vec<String>>, room: usize) -> Vec<String> {
+    let fits = |(_, _, rank): &&Column| {
         let kept = columns.iter().filter(|(_, _, other)| other <= rank);
-        kept.map(|(_, width, _)| width + 1).sum::<u16>() <= area.width + 1
+        kept.map(|(_, width, _)| width + 1).sum::<usize>() <= room + 1
     };
-    let shown = |row: Vec<Cell<'a>>| {
-        let shown = row.into_iter().zip(columns).filter(|(_, column)| fits(column));
-        Row::new(shown.map(|(cell, _)| cell))
+    let line = |cells: Vec<String>| {
+        let shown = cells.iter().zip(columns).filter(|(_, column)| fits(column));
+        let shown: Vec<_> = shown.map(|(cell, (_, width, _))| (cell, *width)).collect();
+        let Some((last, others)) = shown.split_last() else { return String::new() };
+        let others = others.iter().map(|(cell, width)| fit(cell, *width) + " ");
+        others.chain([last.0.clone()]).collect()
     };
-    let widths = columns.iter().filter(|column| fits(column));
-    let mut widths: Vec<_> = widths.map(|(_, width, _)| Constraint::Length(*width)).collect();
-    if let Some(last) = widths.last_mut() {
-        *last = Constraint::Fill(1);
-    }
-    let heading = shown(columns.iter().map(|(name, ..)| Cell::from(*name)).collect());
-    Widget::render(Table::new(rows.map(shown), widths).header(heading.style(DIM)), area, buffer);
+    let heading = line(columns.iter().map(|(name, ..)| (*name).to_owned()).collect());
+    iter::once(styled(&DIM, heading)).chain(rows.map(line)).collect()
 }
 
-fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
-    let mut title = vec![Span::styled(" Queue ", BOLD)];
-    for (name, glyph, color) in PRIORITIES {
-        title.extend([Span::styled(glyph, color), Span::raw(format!(" {name} "))]);
+fn draw_queue(view: &Value, columns: usize, rows: usize) -> Vec<String> {
+    let mut title = styled(&BOLD, " Queue ");
+    for (name, glyph, style) in &PRIORITIES {
+        title += &format!("{} {name} ", styled(style, glyph));
     }
-    let inner = framed(Line::from(title), area, buffer);
+    let width = columns.saturating_sub(FRAME);
     let figures = [
         ("waiting", count(whole(&view["queue_depth"]))),
         ("oldest", view["oldest_wait_seconds"].as_f64().map_or("-".to_owned(), time)),
@@ -192,24 +176,22 @@ fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
     tenants.truncate(MOST_TENANTS);
     let deepest = tenants.first().map_or(0, |tenant| waiting(tenant));
     // The name takes what the others leave, up to a width, and a bar the rest.
-    let name = inner.width.saturating_sub(6 + 7 + 7 + 4 + 4).clamp(8, 16);
-    let columns =
+    let name = width.saturating_sub(6 + 7 + 7 + 4 + 4).clamp(8, 16);
+    let parts =
         [("tenant", name, 0), ("weight", 6, 3), ("running", 7, 2), ("waiting", 7, 1), ("", 4, 4)];
     // The columns are one space apart.
-    let room = usize::from(inner.width.saturating_sub(16 + 6 + 7 + 7 + 4));
-    let rows = tenants.into_iter().map(|tenant| {
+    let room = width.saturating_sub(16 + 6 + 7 + 7 + 4);
+    let tenants = tenants.into_iter().map(|tenant| {
         vec![
-            Cell::from(one_line(&tenant["tenant"])),
-            Cell::from(whole(&tenant["weight"]).to_string()),
-            Cell::from(count(whole(&tenant["running"]))),
-            Cell::from(count(waiting(tenant))),
-            Cell::from(bar(tenant, deepest, room)),
+            one_line(&tenant["tenant"]),
+            whole(&tenant["weight"]).to_string(),
+            count(whole(&tenant["running"])),
+            count(waiting(tenant)),
+            bar(tenant, deepest, room),
         ]
     });
-    let [above, below] =
-        Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
-    Paragraph::new(line_of(figures, inner.width)).render(above, buffer);
-    draw_table(&columns, rows, below, buffer);
+    let lines = iter::once(line_of(figures, width)).chain(table(&parts, tenants, width));
+    framed(&title, lines, columns, rows)
 }
 
 fn waiting(tenant: &Value) -> u64 {
@@ -218,18 +200,17 @@ fn waiting(tenant: &Value) -> u64 {
 }
 
 /// Draws a tenant's waiting jobs by priority; `room` is the length for `deepest` jobs.
-fn bar(tenant: &Value, deepest: u64, room: usize) -> Line<'static> {
-    let parts = PRIORITIES.iter().map(|(priority, glyph, color)| {
+fn bar(tenant: &Value, deepest: u64, room: usize) -> String {
+    let parts = PRIORITIES.iter().map(|(priority, glyph, style)| {
         let jobs = depth(tenant, priority);
         let length = (share(jobs, deepest) * room as f64).round() as usize;
         let length = if jobs == 0 { 0 } else { length.max(1) };
-        Span::styled(glyph.repeat(length), *color)
+        styled(style, glyph.repeat(length))
     });
-    Line::from_iter(parts)
+    parts.collect()
 }
 
-fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
-    let inner = framed(Line::styled(" Latency ", BOLD), area, buffer);
+fn draw_latencies(view: &Value, columns: usize, rows: usize) -> Vec<String> {
     const COLUMNS: [Column; 6] = [
         ("step", 6, 0),
         ("jobs", 6, 5),
@@ -238,18 +219,19 @@ fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
         ("p99", 7, 3),
         ("max", 7, 4),
     ];
-    let rows = ["queue", "resume", "run", "reset"].into_iter().map(|step| {
+    let steps = ["queue", "resume", "run", "reset"].into_iter().map(|step| {
         let times = &view["latency"][step];
         let jobs = whole(&times["count"]);
         let told = |name| if jobs == 0 { "-".to_owned() } else { time(real(&times[name])) };
         let times = ["p50_seconds", "p95_seconds", "p99_seconds", "max_seconds"].map(told);
-        [step.to_owned(), count(jobs)].into_iter().chain(times).map(Cell::from).collect()
+        [step.to_owned(), count(jobs)].into_iter().chain(times).collect()
     });
-    draw_table(&COLUMNS, rows, inner, buffer);
+    let lines = table(&COLUMNS, steps, columns.saturating_sub(FRAME));
+    framed(&styled(&BOLD, " Latency "), lines, columns, rows)
 }
 
-fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
-    let inner = framed(Line::styled(" Memory ", BOLD), area, buffer);
+fn draw_memory(memory: &Value, columns: usize, rows: usize) -> Vec<String> {
+    let width = columns.saturating_sub(FRAME);
     let (used, limit) = (used_bytes(memory), whole(&memory["limit_bytes"]));
     let share = share(used, limit);
     let (bytes_used, percent) = (size(used), format!("{:.0}%", share * 100.0));
@@ -257,16 +239,11 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
         format!(" {bytes_used} of {}, {percent}", size(limit)),
         format!(" {bytes_used}, {percent}"),
     ];
-    let width = usize::from(inner.width);
     let figures = forms.into_iter().find(|form| form.chars().count() <= width).unwrap_or_default();
     let room = width - figures.chars().count();
     let full = (share * room as f64).round() as usize;
-    let style = if share > 0.9 { ALARM } else { Style::new().fg(Color::Green) };
-    let gauge = [
-        Span::styled("█".repeat(full), style),
-        Span::styled("░".repeat(room - full), DIM),
-        Span::raw(figures),
-    ];
+    let style = if share > 0.9 { ALARM } else { GOOD };
+    let gauge = styled(&style, "█".repeat(full)) + &styled(&DIM, "░".repeat(room - full));
     let parts = [
         ("shared", "shared_bytes"),
         ("slots", "slot_bytes"),
@@ -275,45 +252,45 @@ fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
         ("running", "in_flight_bytes"),
         ("on disk", "disk_bytes"),
     ];
-    let mut lines = vec![Line::from_iter(gauge)];
-    for some in parts.chunks(figures_a_line(inner.width)) {
+    let parts = parts.chunks(figures_a_line(width)).map(|some| {
         let figures = some.iter().map(|(name, part)| (*name, size(whole(&memory[*part]))));
-        lines.push(columns(figures, inner.width));
-    }
-    Paragraph::new(lines).render(inner, buffer);
+        aligned(figures, width)
+    });
+    let lines = iter::once(gauge + &figures).chain(parts);
+    framed(&styled(&BOLD, " Memory "), lines, columns, rows)
 }
 
-fn draw_sessions(places: &Value, area: Rect, buffer: &mut Buffer) {
-    let inner = framed(Line::styled(" Sessions ", BOLD), area, buffer);
+fn draw_sessions(places: &Value, columns: usize, rows: usize) -> Vec<String> {
+    let width = columns.saturating_sub(FRAME);
     let all = ["on_workers", "suspended", "compressed", "on_disk", "fresh", "lost"]
         .map(|place| (place.replace('_', " "), whole(&places[place])));
     let open = all.iter().fold(0, |open: u64, (_, sessions)| open.saturating_add(*sessions));
-    let mut lines = vec![columns([("open", count(open))].into_iter(), inner.width)];
-    for some in all.chunks(figures_a_line(inner.width)) {
+    let parts = all.chunks(figures_a_line(width)).map(|some| {
         let figures = some.iter().map(|(name, sessions)| (name.as_str(), count(*sessions)));
-        lines.push(columns(figures, inner.width));
-    }
-    Paragraph::new(lines).render(inner, buffer);
+        aligned(figures, width)
+    });
+    let lines = iter::once(aligned([("open", count(open))].into_iter(), width)).chain(parts);
+    framed(&styled(&BOLD, " Sessions "), lines, columns, rows)
 }
 
 /// Returns how many labelled figures fit side by side into a panel of this width.
-fn figures_a_line(width: u16) -> usize {
+fn figures_a_line(width: usize) -> usize {
     if width < TWO_COLUMNS { 1 } else { 2 }
 }
 
 /// Formats labelled figures in columns that align from line to line.
-fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>, width: u16) -> Line<'static> {
-    let column = COLUMN.min(usize::from(width) / figures_a_line(width));
-    let cells = figures.flat_map(|(name, figure)| {
+fn aligned<'a>(figures: impl Iterator<Item = (&'a str, String)>, width: usize) -> String {
+    let column = COLUMN.min(width / figures_a_line(width));
+    let cells = figures.map(|(name, figure)| {
         let room = column.saturating_sub(name.chars().count() + 1);
-        [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure:room$}"))]
+        labelled(&name, &format!("{figure:room$}"))
     });
-    Line::from_iter(cells)
+    cells.collect()
 }
 
-fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+fn draw_workers(screen: &Screen, columns: usize, rows: usize) -> Vec<String> {
     let workers = list(&screen.view["workers"]);
-    let room = usize::from(area.height.saturating_sub(FRAME + 1));
+    let room = rows.saturating_sub(FRAME + 1);
     // Scrolling stops when the last worker reaches the bottom.
     let first = screen.first_worker.min(workers.len().saturating_sub(room));
     let last = workers.len().min(first + room);
@@ -322,34 +299,32 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     } else {
         format!("{} ", workers.len())
     };
-    let title = vec![Span::styled(" Workers ", BOLD), Span::raw(which)];
-    let title = Line::from_iter(title.into_iter().chain(isolation(&screen.view["isolation"])));
-    let inner = framed(title, area, buffer);
-    let (mut columns, has_pythons) =
+    let title = styled(&BOLD, " Workers ") + &which + &isolation(&screen.view["isolation"]);
+    let (mut parts, has_pythons) =
         (WORKER_COLUMNS.to_vec(), list(&screen.view["pythons"]).len() > 1);
     if !has_pythons {
-        columns.remove(PYTHON);
+        parts.remove(PYTHON);
     }
-    let rows = workers[first..last].iter().map(|worker| {
+    let workers = workers[first..last].iter().map(|worker| {
         let mut cells = worker_cells(worker);
         if !has_pythons {
             cells.remove(PYTHON);
         }
         cells
     });
-    draw_table(&columns, rows, inner, buffer);
+    framed(&title, table(&parts, workers, columns.saturating_sub(FRAME)), columns, rows)
 }
 
 /// Says that workers are in processes, and how many layers of their wall the system lacks.
-fn isolation(isolation: &Value) -> Vec<Span<'static>> {
+fn isolation(isolation: &Value) -> String {
     let is_in_processes = text(&isolation["workers_in"]) == "processes";
     let missing = match list(&isolation["missing"]).len() {
-        _ if !is_in_processes => return Vec::new(),
-        0 => return vec![Span::raw("in processes ")],
+        _ if !is_in_processes => return String::new(),
+        0 => return "in processes ".to_owned(),
         1 => "1 layer missing".to_owned(),
         several => format!("{several} layers missing"),
     };
-    vec![Span::raw("in processes, "), Span::styled(missing, ALARM), Span::raw(" ")]
+    format!("in processes, {} ", styled(&ALARM, missing))
 }
 
 /// Returns what the kernel counts for a worker's process, if it has one; else what the engine does.
@@ -358,12 +333,12 @@ fn memory(worker: &Value) -> u64 {
 }
 
 /// Returns what there is to say of a worker, column by column.
-fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
+fn worker_cells(worker: &Value) -> Vec<String> {
     let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
     let style = match text(&worker["activity"]) {
-        "running" => Style::new().fg(Color::Green),
+        "running" => GOOD,
         "backing_off" | "given_up" | "stuck" => ALARM,
-        _ => Style::new(),
+        _ => PLAIN,
     };
     let (request, error) = (&worker["network"]["under_way"], &worker["last_error"]);
     let told = match (request.is_object(), error.is_null()) {
@@ -375,76 +350,90 @@ fn worker_cells(worker: &Value) -> Vec<Cell<'_>> {
         (false, false) => one_line(error),
     };
     vec![
-        Cell::from(number("worker")),
-        Cell::from(one_line(&worker["python"])),
-        Cell::from(one_line(&worker["activity"]).replace('_', " ")).style(style),
-        Cell::from(time(real(&worker["since_seconds"]))),
-        Cell::from(number("job")),
-        Cell::from(number("session")),
-        Cell::from(time(real(&worker["age_seconds"]))),
-        Cell::from(size(memory(worker))),
-        Cell::from(count(whole(&worker["jobs_served"]))),
-        Cell::from(told),
+        number("worker"),
+        one_line(&worker["python"]),
+        styled(&style, one_line(&worker["activity"]).replace('_', " ")),
+        time(real(&worker["since_seconds"])),
+        number("job"),
+        number("session"),
+        time(real(&worker["age_seconds"])),
+        size(memory(worker)),
+        count(whole(&worker["jobs_served"])),
+        told,
     ]
 }
 
-fn draw_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
-    draw_list(" Last errors ", &view["last_errors"], area, buffer, |error| {
+fn draw_errors(view: &Value, columns: usize, rows: usize) -> Vec<String> {
+    draw_list(" Last errors ", &view["last_errors"], columns, rows, |error| {
         let named = |name, mark| {
             error[name].as_u64().map_or_else(String::new, |number| format!("{mark}{number}: "))
         };
         let (worker, job) = (named("worker", "worker-"), named("job", "job "));
         format!("{worker}{job}{}", one_line(&error["message"]))
-    });
+    })
 }
 
-fn draw_program_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
+fn draw_program_errors(view: &Value, columns: usize, rows: usize) -> Vec<String> {
     let errors = &view["last_program_errors"];
-    draw_list(" Last errors of programs ", errors, area, buffer, |error| {
+    draw_list(" Last errors of programs ", errors, columns, rows, |error| {
         let [tenant, exception, message] =
             ["tenant", "exception", "message"].map(|name| one_line(&error[name]));
         format!("{tenant}: job {}: {exception}: {message}", whole(&error["job"]))
-    });
+    })
 }
 
 /// Draws errors, each with its age, unless there is no room for them.
 fn draw_list(
     title: &str,
     errors: &Value,
-    area: Rect,
-    buffer: &mut Buffer,
+    columns: usize,
+    rows: usize,
     describe: impl Fn(&Value) -> String,
-) {
-    if area.is_empty() {
-        return;
+) -> Vec<String> {
+    if rows == 0 {
+        return Vec::new();
     }
-    let inner = framed(Line::styled(title, BOLD), area, buffer);
     let lines = list(errors).iter().take(MOST_ERRORS).map(|error| {
         let age = format!("{} ago  ", time(real(&error["age_seconds"])));
-        Line::from(vec![Span::styled(age, DIM), Span::raw(describe(error))])
+        styled(&DIM, age) + &describe(error)
     });
-    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
+    framed(&styled(&BOLD, title), lines, columns, rows)
 }
 
-fn draw_footer(screen: &Screen, area: Rect, buffer: &mut Buffer) {
-    let mut spans = Vec::new();
-    if let Some(problem) = &screen.problem {
-        spans.push(Span::styled(format!("{}  ", without_controls(problem)), ALARM));
-    }
-    if screen.is_paused {
-        spans.push(Span::styled("paused  ", BOLD));
-    }
+fn footer(screen: &Screen) -> String {
+    let problem = screen.problem.as_ref();
+    let problem = problem.map(|problem| styled(&ALARM, without_controls(problem)) + "  ");
+    let paused = screen.is_paused.then(|| styled(&BOLD, "paused  "));
     let keys = format!("{}  q quit  p pause  ↑↓ scroll", screen.address);
-    spans.push(Span::styled(keys, DIM));
-    Paragraph::new(Line::from(spans)).render(area, buffer);
+    problem.unwrap_or_default() + &paused.unwrap_or_default() + &styled(&DIM, keys)
 }
 
-/// Draws a frame, and returns the area inside.
-fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
-    let block = Block::bordered().title(title).border_style(DIM);
-    let inner = block.inner(area);
-    block.render(area, buffer);
-    inner
+/// Draws a frame of this size around lines.
+fn framed(
+    title: &str,
+    lines: impl IntoIterator<Item = String>,
+    columns: usize,
+    rows: usize,
+) -> Vec<String> {
+    let width = columns.saturating_sub(FRAME);
+    let title = truncate_str(title, width, "");
+    let rest = "─".repeat(width - measure_text_width(&title));
+    let top = styled(&DIM, "┌") + &title + &styled(&DIM, rest + "┐");
+    let side = styled(&DIM, "│");
+    let lines = lines.into_iter().chain(iter::repeat(String::new()));
+    let lines = lines.map(|line| format!("{side}{}{side}", fit(&line, width)));
+    let bottom = styled(&DIM, format!("└{}┘", "─".repeat(width)));
+    iter::once(top).chain(lines.take(rows.saturating_sub(FRAME))).chain([bottom]).collect()
+}
+
+/// Cuts or fills a line to a width.
+fn fit(line: &str, width: usize) -> String {
+    // Of a wide letter there may be no half.
+    pad_str(&truncate_str(line, width, ""), width, Alignment::Left, None).into_owned()
+}
+
+fn styled(style: &Style, text: impl Display) -> String {
+    style.apply_to(text).to_string()
 }
 
 /// Returns a text of a status on one line.
@@ -459,8 +448,6 @@ fn without_controls(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
     use serde_json::json;
 
     use super::*;
@@ -480,10 +467,11 @@ mod tests {
         screen
     }
 
-    fn drawn(screen: &Screen, columns: u16, lines: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
-        terminal.draw(|frame| draw(screen, frame.area(), frame.buffer_mut())).unwrap();
-        plain(terminal.backend().buffer())
+    fn drawn(screen: &Screen, columns: usize, rows: usize) -> String {
+        let lines = draw(screen, columns, rows);
+        let is_whole = |line: &String| measure_text_width(line) == columns;
+        assert!(lines.iter().all(is_whole), "{columns} columns: {lines:#?}");
+        plain(&lines)
     }
 
     /// `busy.txt` is the drawing of `busy.json`; a change of the one shows in the other.
@@ -492,7 +480,7 @@ mod tests {
         let screen = screen(busy());
         let text = as_text(&screen, 100);
         assert!(text == include_str!("busy.txt"), "busy.txt differs from\n{text}");
-        let lines = text.lines().count() as u16;
+        let lines = text.lines().count();
         assert_eq!(drawn(&screen, 100, lines), text);
     }
 
@@ -501,7 +489,7 @@ mod tests {
         let screen = screen(busy());
         for (columns, lines) in [(1, 1), (20, 5), (40, 12), (80, 24), (200, 60), (300, 3)] {
             let text = drawn(&screen, columns, lines);
-            assert_eq!(text.lines().count(), usize::from(lines));
+            assert_eq!(text.lines().count(), lines);
         }
         assert!(drawn(&screen, 80, 24).contains("backing off"));
     }
@@ -579,7 +567,10 @@ mod tests {
         let mut view = busy();
         view["last_errors"][0]["message"] = "a\x1b[2J\nb\u{9b}1m".into();
         view["workers"][0]["last_error"] = "\x07\r".into();
-        view["tenants"][0]["tenant"] = "\x1b]0;title\x07".into();
+        view["tenants"][0]["tenant"] = "\x1b]0;title\x07 in 漢字 and 漢字漢字".into();
+        for columns in 60..80 {
+            drawn(&screen(view.clone()), columns, 40);
+        }
         let text = as_text(&screen(view), 100);
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
     }

@@ -3,16 +3,22 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use http_body_util::{BodyExt, Limited};
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use ureq::Agent;
-use ureq::http::StatusCode;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::exit::UsageError;
 
 /// The longest time from the request to the end of the answer.
 const LONGEST: Duration = Duration::from_secs(5);
 /// The longest answer; the status of 10,000 sessions takes a fifth of it.
-const MOST_BYTES: u64 = 16 << 20;
+const MOST_BYTES: usize = 16 << 20;
+const NO_HTTP: &str = "no answer over HTTP";
 /// What answers isn't this version's status.
 const INCOMPATIBLE: &str = "that server runs an incompatible version of Hatchery";
 
@@ -22,7 +28,6 @@ pub(super) type Answer = Option<Value>;
 /// A client for the batch or server at an address, without encryption and tokens.
 #[derive(Debug)]
 pub(super) struct StatusSource {
-    agent: Agent,
     /// As `HOST:PORT`.
     pub(super) address: String,
 }
@@ -39,20 +44,22 @@ impl StatusSource {
                 "`{address}` is not an address; write HOST:PORT, such as 127.0.0.1:9184"
             )));
         }
-        let config = Agent::config_builder()
-            .timeout_global(Some(LONGEST))
-            // It is local, and answers directly.
-            .proxy(None)
-            .max_redirects(0)
-            .http_status_as_error(false);
-        Ok(Self { agent: config.build().into(), address: plain.to_owned() })
+        Ok(Self { address: plain.to_owned() })
     }
 
-    /// Fetches the status. Blocks, for 5 s at most. Fails if nothing answers, or if it isn't Hatchery
-    /// of this version.
-    pub(super) fn ask(&self) -> anyhow::Result<Answer> {
-        let url = format!("http://{}/v1/status", self.address);
-        let mut response = self.agent.get(url).call().map_err(plain)?;
+    /// Fetches the status, in 5 s at most. Fails if nothing answers, or if it isn't Hatchery of this
+    /// version.
+    pub(super) async fn ask(&self) -> anyhow::Result<Answer> {
+        let answer = timeout(LONGEST, self.fetch()).await;
+        answer.map_err(|_| anyhow!("no answer in {} s", LONGEST.as_secs()))?
+    }
+
+    async fn fetch(&self) -> anyhow::Result<Answer> {
+        let stream = TokioIo::new(TcpStream::connect(&self.address).await?);
+        let (mut sender, connection) = http1::handshake(stream).await.context(NO_HTTP)?;
+        tokio::spawn(connection);
+        let request = Request::get("/v1/status").header(HOST, &self.address);
+        let response = sender.send_request(request.body(String::new())?).await.context(NO_HTTP)?;
         match response.status() {
             StatusCode::SERVICE_UNAVAILABLE => return Ok(None),
             StatusCode::UNAUTHORIZED => {
@@ -60,19 +67,11 @@ impl StatusSource {
             }
             status => ensure!(status.is_success(), "that server is not Hatchery: {status}"),
         }
-        let body = response.body_mut().with_config().limit(MOST_BYTES);
-        let text = body.read_to_string().map_err(plain)?;
-        let status: Value = serde_json::from_str(&text).context(INCOMPATIBLE)?;
+        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+        let body = body.map_err(anyhow::Error::from_boxed).context(NO_HTTP)?.to_bytes();
+        let status: Value = serde_json::from_slice(&body).context(INCOMPATIBLE)?;
         ensure!(status["phase"].is_string(), INCOMPATIBLE);
         Ok(Some(status))
-    }
-}
-
-fn plain(error: ureq::Error) -> anyhow::Error {
-    match error {
-        ureq::Error::Io(error) => error.into(),
-        ureq::Error::Timeout(_) => anyhow!("no answer in {} s", LONGEST.as_secs()),
-        error => anyhow::Error::from(error).context("no answer over HTTP"),
     }
 }
 
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Returns the result for this answer to one request.
-    fn asked(answer: &'static str) -> anyhow::Result<Answer> {
+    async fn asked(answer: &'static str) -> anyhow::Result<Answer> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = StatusSource::new(&listener.local_addr().unwrap().to_string()).unwrap();
         let server = std::thread::spawn(move || {
@@ -94,7 +93,7 @@ mod tests {
             assert!(request[..count].starts_with(b"GET /v1/status HTTP/1.1\r\n"));
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let answer = source.ask();
+        let answer = source.ask().await;
         server.join().unwrap();
         answer
     }
@@ -111,18 +110,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_are_a_status_or_say_that_there_is_none_yet() {
+    #[tokio::test]
+    async fn answers_are_a_status_or_say_that_there_is_none_yet() {
         let text =
             "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"phase\":\"open\",\"queue_depth\":3}";
-        let Ok(Some(view)) = asked(text) else { panic!("that was a status") };
+        let Ok(Some(view)) = asked(text).await else { panic!("that was a status") };
         assert_eq!((&view["phase"], &view["queue_depth"]), (&"open".into(), &3.into()));
         let text = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
-        assert!(matches!(asked(text), Ok(None)));
+        assert!(matches!(asked(text).await, Ok(None)));
     }
 
-    #[test]
-    fn other_servers_are_recognized() {
+    #[tokio::test]
+    async fn other_servers_are_recognized() {
         let elsewhere = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\
                          content-length: 0\r\n\r\n";
         for text in [
@@ -131,18 +130,18 @@ mod tests {
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n<html",
             elsewhere,
         ] {
-            let error = asked(text).unwrap_err().to_string();
+            let error = asked(text).await.unwrap_err().to_string();
             let is_named = error.contains("not Hatchery") || error.contains("incompatible version");
             assert!(is_named, "{text}: {error}");
         }
-        assert!(asked("SSH-2.0-OpenSSH\r\n").is_err());
+        assert!(asked("SSH-2.0-OpenSSH\r\n").await.is_err());
     }
 
-    #[test]
-    fn an_address_without_a_server_refuses() {
+    #[tokio::test]
+    async fn an_address_without_a_server_refuses() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let source = StatusSource::new(&free.to_string()).unwrap();
-        let error = source.ask().unwrap_err();
+        let error = source.ask().await.unwrap_err();
         assert!(error.is::<std::io::Error>(), "{error:?}");
         assert!(error.to_string().contains("refused"), "{error}");
     }

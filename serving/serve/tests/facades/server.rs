@@ -1,6 +1,5 @@
 //! One server for all tests, and a client of plain HTTP.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use hatchery::egress::{EgressFile, Rule};
 use hatchery::{Hatchery, SessionsConfig};
 use serde_json::Value;
 use serve::{Caller, Service, facades};
+use test_support::http::{self, Reply};
 use tokio::runtime::Runtime;
-use ureq::{Agent, Body};
 
 /// Sends bodies of this type.
 const JSON: &str = "application/json";
@@ -30,11 +29,6 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
 static ROUTER: LazyLock<Router> = LazyLock::new(|| facades::router(&SERVICE));
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(ROUTER.clone()));
-
-static AGENT: LazyLock<Agent> = LazyLock::new(|| {
-    let config = Agent::config_builder().http_status_as_error(false);
-    config.timeout_global(Some(Duration::from_secs(60))).build().into()
-});
 
 /// A server on a free port.
 pub(crate) struct Server {
@@ -114,12 +108,12 @@ impl Server {
         content_type: &str,
         tenant: Option<&str>,
     ) -> Answer {
-        let request = AGENT.post(self.url(path)).header("content-type", content_type);
-        Answer::of(request.header("x-tenant", tenant.unwrap_or_default()).send(body).unwrap())
+        let headers = [("content-type", content_type), ("x-tenant", tenant.unwrap_or_default())];
+        Answer::of(self.request("POST", path, &headers, &body))
     }
 
     pub(crate) fn get_as(&self, tenant: &str, path: &str) -> Answer {
-        Answer::of(AGENT.get(self.url(path)).header("x-tenant", tenant).call().unwrap())
+        Answer::of(self.request("GET", path, &[("x-tenant", tenant)], ""))
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -132,22 +126,24 @@ impl Server {
 
     /// As the SDK of E2B sends it to a sandbox.
     pub(crate) fn post_to(&self, sandbox: &str, tenant: &str, path: &str, body: &Value) -> Answer {
-        let request = AGENT.post(self.url(path)).header("content-type", JSON);
-        let request = request.header("e2b-sandbox-id", sandbox).header("x-tenant", tenant);
-        Answer::of(request.send(body.to_string()).unwrap())
+        let headers = [("content-type", JSON), ("e2b-sandbox-id", sandbox), ("x-tenant", tenant)];
+        Answer::of(self.request("POST", path, &headers, &body.to_string()))
     }
 
     pub(crate) fn delete_as(&self, tenant: &str, path: &str) -> Answer {
-        Answer::of(AGENT.delete(self.url(path)).header("x-tenant", tenant).call().unwrap())
+        Answer::of(self.request("DELETE", path, &[("x-tenant", tenant)], ""))
     }
 
     /// The lines of an answer as they come.
     pub(crate) fn lines(&self, path: &str, body: &Value) -> impl Iterator<Item = Value> + use<> {
-        let request = AGENT.post(self.url(path)).header("content-type", JSON);
-        let response = request.send(body.to_string()).unwrap();
-        assert_eq!(response.status(), 200);
-        let lines = BufReader::new(response.into_body().into_reader()).lines();
-        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        let headers = [("content-type", JSON)];
+        let reply = self.request("POST", path, &headers, &body.to_string());
+        assert_eq!(reply.status, 200);
+        reply.lines().map(|line| serde_json::from_str(&line).unwrap())
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        http::request(method, &self.url(path), headers, body.as_bytes()).unwrap()
     }
 }
 
@@ -167,11 +163,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn of(mut response: ureq::http::Response<Body>) -> Self {
-        let retry_after = response.headers().get("retry-after");
-        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
-        let text = response.body_mut().read_to_string().unwrap();
-        Self { status: response.status().as_u16(), retry_after, text }
+    fn of(reply: Reply) -> Self {
+        let (status, retry_after) = (reply.status, reply.header("retry-after").map(str::to_owned));
+        Self { status, retry_after, text: String::from_utf8(reply.bytes()).unwrap() }
     }
 
     #[track_caller]

@@ -2,6 +2,7 @@
 
 use hatchery::Hatchery;
 use serde_json::{Value, json};
+use test_support::http;
 
 use crate::browser::Browser;
 use crate::pool::{enter, run};
@@ -125,8 +126,9 @@ fn a_worker_is_retired_with_the_token_and_another_takes_its_place() {
 fn the_page_itself_needs_no_token_and_says_what_it_may_do() {
     let page = guarded(&POOL);
     let policies = ["", "page/page.css", "page/hatchery-pool.js"].map(|path| {
-        let answer = ureq::get(format!("{page}{path}")).call().unwrap();
-        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        let answer = http::request("GET", &format!("{page}{path}"), &[], b"").unwrap();
+        assert_eq!(answer.status, 200);
+        let header = |name: &str| answer.header(name).unwrap().to_owned();
         assert_eq!(header("x-content-type-options"), "nosniff");
         assert_eq!(header("x-frame-options"), "DENY");
         header("content-security-policy")

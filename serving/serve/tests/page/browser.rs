@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
+use test_support::http;
 
 /// Tests that run as root, in a container, need the first and the last but one.
 const OPTIONS: [&str; 5] = [
@@ -129,11 +130,9 @@ impl Browser {
 
 /// Sends a command to the driver, and returns its answer, or its error.
 fn ask(address: &str, parameters: &Value) -> Result<Value, String> {
-    let request = ureq::post(address).content_type("application/json");
-    let request = request.config().http_status_as_error(false).build();
-    let mut answer = request.send(&parameters.to_string()).map_err(|error| error.to_string())?;
-    let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
-    let answer: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let headers = [("content-type", "application/json")];
+    let answer = http::request("POST", address, &headers, parameters.to_string().as_bytes());
+    let answer = answer.map_err(|error| error.to_string())?.json();
     let value = &answer["value"];
     match value["error"].as_str() {
         Some(error) => Err(format!("{error}: {}", value["message"])),
@@ -144,7 +143,7 @@ fn ask(address: &str, parameters: &Value) -> Result<Value, String> {
 impl Drop for Browser {
     fn drop(&mut self) {
         // The driver ends the browser then; ending the driver alone would leave the browser.
-        let _ = ureq::delete(&self.session).call();
+        let _ = http::request("DELETE", &self.session, &[], b"");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the page shows of the pool and of programs.
 
 use serde_json::json;
+use test_support::http;
 
 use crate::browser::{Browser, Key};
 use crate::server::{ADA, OPERATOR, POOL, guarded, open, open_with_cluster, post, start, submit};
@@ -66,7 +67,8 @@ fn an_error_has_its_session_and_where_that_rests() {
     turn("kept = 41");
     run(&browser, "kept + 1");
     assert_eq!(browser.run("return text('.output')"), "42\n");
-    ureq::delete(format!("{page}v1/sessions/notebook")).call().unwrap();
+    let closed = http::request("DELETE", &format!("{page}v1/sessions/notebook"), &[], b"").unwrap();
+    assert_eq!(closed.status, 200);
     browser.until(
         "all('[aria-label=\"Last errors\"] tbody tr').some((row) => /closed/.test(row.innerText))",
     );

@@ -11,6 +11,7 @@ use hatchery::{Builder, Hatchery, Limits};
 use serde_json::{Value, json};
 use serve::Service;
 use serve::http::{ClusterState, HttpConfig, Token};
+use test_support::http;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -99,7 +100,7 @@ pub(crate) fn submit(page: &str, token: &str, code: &str) -> JoinHandle<Value> {
 
 /// Sends a request, and returns the answer.
 pub(crate) fn post(url: &str, token: &str, body: &Value) -> Value {
-    let request = ureq::post(url).header("authorization", format!("Bearer {token}"));
-    let mut answer = request.content_type("application/json").send(body.to_string()).unwrap();
-    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    let token = format!("Bearer {token}");
+    let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+    http::request("POST", url, &headers, body.to_string().as_bytes()).unwrap().json()
 }
