@@ -38,9 +38,13 @@ const WORKER_COLUMNS: [Column; 10] = [
     ("served", 7, 6),
     ("request, error", 14, 9),
 ];
-/// The most tenants and errors to show: the busiest and the latest.
+/// The columns of trees of forks.
+const TREE_COLUMNS: [Column; 5] =
+    [("forks of", 16, 0), ("forks", 6, 1), ("parents", 7, 4), ("depth", 5, 2), ("by depth", 18, 3)];
+/// The most tenants, errors and trees to show: the busiest, the latest and the largest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
+const MOST_TREES: usize = 4;
 
 /// The priorities, each with its part of a bar.
 const PRIORITIES: [(&str, &str, Color); 3] =
@@ -52,10 +56,10 @@ const ALARM: Style = Style::new().fg(Color::Red);
 
 /// Draws the whole screen as text, as high as necessary.
 pub(super) fn as_text(screen: &Screen, columns: u16) -> String {
-    let [upper, middle, errors, raised] = heights(&screen.view, columns);
+    let [upper, middle, trees, errors, raised] = heights(&screen.view, columns);
     let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
     let workers = FRAME + 1 + workers.max(FEW_WORKERS);
-    let lines = [HEADER, upper, middle, workers, errors, raised, FOOTER];
+    let lines = [HEADER, upper, middle, trees, workers, errors, raised, FOOTER];
     let lines = lines.into_iter().fold(0, u16::saturating_add);
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, lines));
     draw(screen, *buffer.area(), &mut buffer);
@@ -69,8 +73,8 @@ fn plain(buffer: &Buffer) -> String {
     (0..area.height).map(|y| format!("{}\n", line(y).trim_end())).collect()
 }
 
-/// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
-fn heights(view: &Value, columns: u16) -> [u16; 4] {
+/// Returns the heights of the upper panels, the middle ones, trees, sandbox errors and program errors.
+fn heights(view: &Value, columns: u16) -> [u16; 5] {
     let tenants = list(&view["tenants"]).len().min(MOST_TENANTS) as u16;
     let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) as u16 {
         0 => 0,
@@ -80,6 +84,10 @@ fn heights(view: &Value, columns: u16) -> [u16; 4] {
         FRAME + LATENCIES.max(tenants + 2),
         // The bar and six figures.
         FRAME + 1 + 6 / figures_a_line((columns / 2).saturating_sub(FRAME)) as u16,
+        match list(&view["trees"]).len().min(MOST_TREES) as u16 {
+            0 => 0,
+            trees => FRAME + 1 + trees,
+        },
         framed(&view["last_errors"]),
         framed(&view["last_program_errors"]),
     ]
@@ -87,20 +95,23 @@ fn heights(view: &Value, columns: u16) -> [u16; 4] {
 
 pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
-    let [upper, middle, errors, raised] = heights(view, area.width);
+    let [upper, middle, trees, errors, raised] = heights(view, area.width);
     let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
+    let trees = if rest + trees > area.height { 0 } else { trees };
+    let rest = rest + trees;
     let errors = if rest + errors > area.height { 0 } else { errors };
     let raised = if rest + errors + raised > area.height { 0 } else { raised };
     let parts = Layout::vertical([
         Constraint::Length(HEADER),
         Constraint::Length(upper),
         Constraint::Length(middle),
+        Constraint::Length(trees),
         Constraint::Min(FRAME + 1),
         Constraint::Length(errors),
         Constraint::Length(raised),
         Constraint::Length(FOOTER),
     ]);
-    let [header, upper, middle, workers, errors, raised, footer] = parts.areas(area);
+    let [header, upper, middle, trees, workers, errors, raised, footer] = parts.areas(area);
     let halves = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]);
     draw_header(view, header, buffer);
     let [left, right] = halves.areas(upper);
@@ -109,6 +120,7 @@ pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let [left, right] = halves.areas(middle);
     draw_memory(&view["memory"], left, buffer);
     draw_sessions(&view["places"], right, buffer);
+    draw_trees(&view["trees"], trees, buffer);
     draw_workers(screen, workers, buffer);
     draw_errors(view, errors, buffer);
     draw_program_errors(view, raised, buffer);
@@ -294,6 +306,23 @@ fn draw_sessions(places: &Value, area: Rect, buffer: &mut Buffer) {
         lines.push(columns(figures, inner.width));
     }
     Paragraph::new(lines).render(inner, buffer);
+}
+
+/// Draws trees of forks, unless there are none or no room for them.
+fn draw_trees(trees: &Value, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let inner = framed(Line::styled(" Forks ", BOLD), area, buffer);
+    let rows = list(trees).iter().take(MOST_TREES).map(|tree| {
+        let figure = |name| Cell::from(count(whole(&tree[name])));
+        let levels: Vec<_> = list(&tree["levels"]).iter().map(|it| count(whole(it))).collect();
+        let deeper = if whole(&tree["depth"]) > levels.len() as u64 { " › …" } else { "" };
+        let levels = format!("{}{deeper}", levels.join(" › "));
+        let name = Cell::from(one_line(&tree["root"]));
+        vec![name, figure("forks"), figure("parents"), figure("depth"), Cell::from(levels)]
+    });
+    draw_table(&TREE_COLUMNS, rows, inner, buffer);
 }
 
 /// Returns how many labelled figures fit side by side into a panel of this width.
@@ -526,6 +555,32 @@ mod tests {
             assert!(narrow.contains(figure), "{figure}: {narrow}");
         }
         assert!(as_text(&screen, 80).contains("10.3 ms"));
+    }
+
+    #[test]
+    fn trees_of_forks_are_counted_by_depth_at_any_width() {
+        let mut view = busy();
+        view["trees"] = json!([
+            { "root": "puzzle\u{1b}[2J", "forks": 51_234, "parents": 1_235, "depth": 12,
+              "levels": [50_000, 1_000, 200, 30, 2, 1, 1, 0, 0, 0] },
+            { "root": "report", "forks": 2, "parents": 1, "depth": 1, "levels": [2] },
+        ]);
+        let screen = screen(view);
+        for (columns, expected) in [
+            (
+                120,
+                "puzzle [2J       51.2k  1235    12    50.0k › 1000 › 200 › 30 › 2 › 1 › 1 › 0 › 0 › 0 › …",
+            ),
+            (60, "puzzle [2J       51.2k  12    50.0k › 1000 › 200 › 30 › 2 "),
+        ] {
+            let text = as_text(&screen, columns);
+            assert!(text.contains(expected), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)));
+        }
+        // Workers come first where there is little room.
+        assert!(!drawn(&screen, 80, 24).contains("Forks"));
+        assert!(drawn(&screen, 80, 24).contains("backing off"));
+        assert!(!as_text(&self::screen(busy()), 100).contains("Forks"));
     }
 
     #[test]
