@@ -8,6 +8,8 @@ const MOST_SESSIONS = 50;
 const SHARES = ['p50', 'p95', 'p99'];
 
 class View {
+    /** Shows a recording, for which no server is needed. */
+    timeline = new Timeline();
     #isSmall;
     #phase = h('span', { class: 'phase', role: 'status' }, 'connecting');
     #about = h('span', { class: 'about' });
@@ -92,8 +94,9 @@ class View {
         this.#gate.querySelector('input').focus();
     }
 
-    /** Closes the question that may be open. */
+    /** Closes the question and the recording that may be open. */
     close() {
+        this.timeline.end();
         if (this.#dialog.open) this.#dialog.close();
     }
 
@@ -239,7 +242,8 @@ class View {
         this.#ofAll.push(...elements([rates, latencies, queue, steps, workers, errors]));
         const upper = elements([rates, latencies, queue, steps]);
         const lower = elements([workers, errors, this.#forks, sessions, packages]);
-        return [...upper, this.runner.element, ...this.#cluster.elements, ...lower];
+        const own = [this.runner.element, this.timeline.element];
+        return [...upper, ...own, ...this.#cluster.elements, ...lower];
     }
 
     // -- What they show --
