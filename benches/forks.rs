@@ -1,6 +1,7 @@
 //! What do forks of a live session cost? Forks one that holds pandas and a frame of 100,000 rows 1,
 //! 100, 5,000 and 50,000 times at once, runs a turn in each fork, and checks every result. Then it
-//! forks the same session one by one, and beside that CPython with the same frame by `os.fork`.
+//! forks the same session one by one, and beside that CPython with the same frame by `os.fork` and
+//! by Sandlock.
 //!
 //! Doesn't measure: clients in other processes; `python/benches` does.
 
@@ -126,47 +127,68 @@ async fn one_by_one(parent: &Session, count: usize) {
     percentiles::print("one_fork", times);
 }
 
-/// Forks CPython with the same frame by `os.fork`, if the machine has pandas.
+/// Forks CPython with the same frame by `os.fork` and in a sandbox of Sandlock, if the machine has
+/// them with pandas.
 fn native(count: usize) {
-    let script = format!(
-        "import os, time\n{FRAME}\n\
+    let common = format!(
+        "import os, time\n\
          def private():\n\
          \x20   with open('/proc/self/smaps_rollup') as file:\n\
          \x20       return sum(int(line.split()[1]) for line in file if line.startswith('Private_Dirty'))\n\
-         times, kib = [], []\n\
+         def turn(number):\n\
+         \x20   x = int(df.a[number]) + base\n\
+         \x20   df.loc[number, 'b'] = x\n\
+         \x20   return f'{{number}} {{x}} {{private()}} {{time.monotonic()}}'\n\
+         def show(name, times, rows):\n\
+         \x20   assert len(rows) == {count} and all(int(row[1]) == int(row[0]) + 3 for row in rows)\n\
+         \x20   times.sort()\n\
+         \x20   at = lambda part: times[(len(times) - 1) * part // 100] * 1e3\n\
+         \x20   kib = sorted(int(row[2]) for row in rows)[len(rows) // 2]\n\
+         \x20   print(f'{{name}}: p50 {{at(50):.2f}} ms, p99 {{at(99):.2f}} ms, {{kib}} KiB each')\n"
+    );
+    let fork = format!(
+        "{FRAME}\n\
+         times, rows = [], []\n\
          for number in range({count}):\n\
-         \x20   began = time.perf_counter()\n\
+         \x20   began = time.monotonic()\n\
          \x20   reading, writing = os.pipe()\n\
          \x20   child = os.fork()\n\
          \x20   if child == 0:\n\
-         \x20       x = int(df.a[number]) + base\n\
-         \x20       df.loc[number, 'b'] = x\n\
-         \x20       os.write(writing, f'{{x}} {{private()}}'.encode())\n\
+         \x20       os.write(writing, turn(number).encode())\n\
          \x20       os._exit(0)\n\
          \x20   os.close(writing)\n\
-         \x20   x, dirty = os.read(reading, 99).split()\n\
-         \x20   times.append(time.perf_counter() - began)\n\
+         \x20   rows.append(os.read(reading, 99).split())\n\
+         \x20   times.append(time.monotonic() - began)\n\
          \x20   os.close(reading); os.waitpid(child, 0)\n\
-         \x20   assert int(x) == number + 3\n\
-         \x20   kib.append(int(dirty))\n\
-         times.sort(); kib.sort()\n\
-         at = lambda part: times[(len(times) - 1) * part // 100] * 1e3\n\
-         print(f'os.fork and the same turn: p50 {{at(50):.2f}} ms, p99 {{at(99):.2f}} ms, '\n\
-         \x20     f'{{kib[len(kib) // 2]}} KiB each')\n"
+         show('os.fork and the same turn', times, rows)\n"
+    );
+    // It forks all clones by one call, which run one after another: from end to end of two turns.
+    let sandlock = format!(
+        "from sandlock import Sandbox\n\
+         def load(): exec({FRAME:?}, globals())\n\
+         work = lambda number: print(turn(number), flush=True)\n\
+         clones = Sandbox(fs_readable=['/'], init_fn=load, work_fn=work).fork({count})\n\
+         lines = Sandbox(fs_readable=['/']).reduce(['cat'], clones).stdout.decode()\n\
+         rows = [line.split() for line in lines.splitlines()]\n\
+         ends = sorted(float(row[3]) for row in rows)\n\
+         times = [end - before for before, end in zip(ends, ends[1:])]\n\
+         show('a fork of Sandlock and the same turn', times, rows)\n"
     );
     let python = std::env::var("HATCHERY_NATIVE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    match Command::new(&python).args(["-c", &script]).output() {
-        Ok(output) if output.status.success() => {
-            print!("{}", String::from_utf8_lossy(&output.stdout));
+    for (name, script) in [("os.fork", fork), ("Sandlock", sandlock)] {
+        match Command::new(&python).args(["-c", &format!("{common}{script}")]).output() {
+            Ok(output) if output.status.success() => {
+                print!("{}", String::from_utf8_lossy(&output.stdout));
+            }
+            Ok(output) => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                let last = errors.lines().last().unwrap_or_default();
+                println!(
+                    "{name} isn't measured: {last} (HATCHERY_NATIVE_PYTHON names a Python with both)"
+                );
+            }
+            Err(error) => println!("{name} isn't measured: {python}: {error}"),
         }
-        Ok(output) => {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let last = errors.lines().last().unwrap_or_default();
-            println!(
-                "os.fork isn't measured: {last} (HATCHERY_NATIVE_PYTHON names a Python with pandas)"
-            );
-        }
-        Err(error) => println!("os.fork isn't measured: {python}: {error}"),
     }
 }
 

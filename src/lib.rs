@@ -387,7 +387,7 @@ pub mod status {
     pub use scheduler::{
         ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase,
         ProgramErrorStatus, QueueDepth, SchedulerStatus as Status, SessionPlaces, SessionStatus,
-        TenantStatus, Totals,
+        TenantStatus, Totals, TreeStatus,
     };
 }
 

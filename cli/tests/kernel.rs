@@ -111,6 +111,29 @@ fn a_kernel_does_what_front_ends_expect() {
     check("behaviour.py", &[], &[]);
 }
 
+#[test]
+fn a_kernel_that_is_recorded_can_be_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let recordings = folder.path().join("recordings");
+    check("recorded.py", &["--record", recordings.to_str().unwrap()], &[]);
+    // There is no folder where these tests are left out.
+    for file in std::fs::read_dir(&recordings).into_iter().flatten() {
+        let replay = |options: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
+            let file = file.as_ref().unwrap().path();
+            let output = command.arg("replay").args(options).arg(file).output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        let listed = replay(&[]);
+        for line in [">>> 1/0", "ZeroDivisionError: division by zero", ">>> 'the last cell'"] {
+            assert!(listed.contains(line), "no `{line}` in {listed}");
+        }
+        let verified = replay(&["--verify"]);
+        assert!(verified.contains("8 equal, 0 taken from the recording, 0 differ"), "{verified}");
+    }
+}
+
 /// A server with a pool that kernels share, until it is dropped.
 struct Server {
     child: Child,

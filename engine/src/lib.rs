@@ -46,7 +46,7 @@ pub use interpreter::judge::panic_text;
 pub use interpreter::session::message::SessionMessage;
 pub use interpreter::session::{
     PackedRest, PackedSession, SessionParts, SessionState,
-    forks::{BranchedState, SharedBytes},
+    forks::{BranchedState, Lineage, SharedBytes},
 };
 pub use interpreter::survey::BuildInfo;
 pub use interrupt::reason::{OVERDUE_AFTER, Overdue, StopReason};

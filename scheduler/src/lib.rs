@@ -37,7 +37,7 @@ pub use scheduler::{Branch, Scheduler};
 pub use status::{
     ErrorStatus, ForkOrigin, LastEnded, Latencies, MemoryStatus, Percentiles, Phase,
     ProgramErrorStatus, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
-    Totals,
+    Totals, TreeStatus,
 };
 pub use ticket::{AwaitedTicket, Events, Ticket};
 

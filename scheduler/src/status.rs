@@ -34,6 +34,8 @@ pub struct SchedulerStatus {
     pub tenants: Vec<TenantStatus>,
     /// Open sessions, by id.
     pub sessions: Vec<SessionStatus>,
+    /// Sessions with open forks: the 20 trees of the most forks, the largest first.
+    pub trees: Vec<TreeStatus>,
     /// How many sessions are in each place.
     pub places: SessionPlaces,
     /// The names of the Python builds, that of the default one first.
@@ -136,6 +138,24 @@ pub struct ForkOrigin {
     pub depth: usize,
     /// How many turns had ended in the parent by then.
     pub turn: u64,
+}
+
+/// The open forks of a session that isn't a fork, those of its forks, and so on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TreeStatus {
+    /// The name of the session that isn't a fork, which may have ended since.
+    pub root: String,
+    /// The tenant to whom they belong.
+    pub tenant: String,
+    /// Open forks of any depth.
+    pub forks: usize,
+    /// How many sessions these were forked from.
+    pub parents: usize,
+    /// The depth of the deepest open fork.
+    pub depth: usize,
+    /// Open forks by depth, from 1 to 10.
+    pub levels: Vec<usize>,
 }
 
 /// How many sessions are in each place.

@@ -17,6 +17,9 @@ use sha2::{Digest, Sha256};
 /// A seal in bytes; the first record follows zeroes.
 type Seal = [u8; 32];
 
+/// Bytes of a line end, a seal and its line end.
+const SEAL_LINES: usize = 2 + 2 * size_of::<Seal>();
+
 /// The field of a record that lists the lengths of its blobs.
 const BLOBS: &str = "blobs";
 
@@ -154,12 +157,14 @@ impl RecordReader {
         };
         let start = at + line.len() as u64;
         let end = lengths.iter().try_fold(start, |end, length| end.checked_add(*length as u64));
-        // A line end, the seal and its line end.
         let Some(end) = end
-            .and_then(|end| end.checked_add(2 + 2 * size_of::<Seal>() as u64))
+            .and_then(|end| end.checked_add(SEAL_LINES as u64))
             .filter(|end| *end <= self.length)
         else {
-            return Ok(NextRecord::Cut(at));
+            return match self.ends_with_seal()? {
+                true => damaged(rest, "its blobs are longer than the rest of the file"),
+                false => Ok(NextRecord::Cut(at)),
+            };
         };
         let mut hasher = Sha256::new();
         hasher.update(self.seal);
@@ -178,7 +183,7 @@ impl RecordReader {
                 left -= part.len();
             }
         }
-        let mut last = [0; 2 + 2 * size_of::<Seal>()];
+        let mut last = [0; SEAL_LINES];
         self.file.read_exact(&mut last)?;
         hasher.update(b"\n");
         let seal: Seal = hasher.finalize().into();
@@ -187,6 +192,16 @@ impl RecordReader {
         }
         (self.seal, self.at) = (seal, end);
         Ok(NextRecord::Whole(Record { head, blobs }))
+    }
+
+    /// Returns whether the file ends as a whole record does. One that was cut off doesn't.
+    fn ends_with_seal(&self) -> io::Result<bool> {
+        let Some(at) = self.length.checked_sub(SEAL_LINES as u64) else { return Ok(false) };
+        let mut last = [0; SEAL_LINES];
+        self.shared.read_exact_at(&mut last, at)?;
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let [b'\n', digits @ .., b'\n'] = &last else { return Ok(false) };
+        Ok(digits.iter().all(is_digit))
     }
 }
 
@@ -269,7 +284,7 @@ mod tests {
             changed[at] ^= 1 << bit;
             fs::write(&path, &changed).unwrap();
             let (whole, next) = read(&path);
-            assert!(!matches!(next, NextRecord::End), "byte {at}, bit {bit}");
+            assert!(matches!(next, NextRecord::Damaged { .. }), "byte {at}, bit {bit}: {next:?}");
             assert!(ends[whole] <= at, "byte {at}, bit {bit}: what is before it is unchanged");
         }
     }

@@ -448,9 +448,17 @@ impl RecordedTurn {
         self.number
     }
 
-    /// Returns the source of its program; empty for a call.
+    /// Returns the source of its program. That of a cell, which a call of Hatchery's own code runs, is
+    /// the first argument; other calls have none.
     pub fn code(&self) -> &str {
-        self.program().get("code").and_then(Json::as_str).unwrap_or_default()
+        let program = self.program();
+        let call = program.get("call");
+        let module = call.and_then(|call| call.get("module")?.as_str()).unwrap_or_default();
+        let code = match call {
+            Some(call) if module.starts_with("hatchery_") => call.pointer("/args/0/json"),
+            _ => program.get("code"),
+        };
+        code.and_then(Json::as_str).unwrap_or_default()
     }
 
     /// Returns the name of its program in tracebacks, if it has one.

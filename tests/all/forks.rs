@@ -136,7 +136,7 @@ fn a_fork_at_rest_after_a_small_turn_takes_little() {
             .collect();
         bytes.sort_unstable();
         assert!(bytes.len() >= 5, "{bytes:?}");
-        assert!(bytes[bytes.len() / 2] <= 64 << 10, "{bytes:?}");
+        assert!(bytes[bytes.len() / 2] <= 32 << 10, "{bytes:?}");
         forks.into_iter().for_each(Session::close);
         root.close();
     });

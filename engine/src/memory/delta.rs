@@ -3,9 +3,12 @@
 //!
 //! A fork writes to pages that its base has patched before, mostly a few reference counts of each. A
 //! patch would hold every block that differs from the image, and an entry for each page. A delta
-//! holds the words that differ from the base, and entries for those pages alone.
+//! holds the words that differ from the base, and entries for those pages alone. It is compressed:
+//! half of the words are like their neighbours, such as zeroes and addresses.
 
 use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
 
 use super::patch::{BLOCK_BYTES, MemoryPatch, PagePatch, base_page, offsets};
 use super::segments::Segment;
@@ -22,16 +25,23 @@ type Block = [u8; BLOCK_BYTES];
 pub(crate) struct PatchDelta {
     len: usize,
     segments: Vec<Segment>,
+    /// The [`DeltaPages`] in postcard's format, as a block of LZ4.
+    packed: Box<[u8]>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct DeltaPages {
     /// In order; other pages are as in the base.
     pages: Vec<PageDelta>,
     /// The words of the blocks that differ, each block after its mask.
-    bytes: Box<[u8]>,
+    #[serde(with = "serde_bytes")]
+    bytes: Vec<u8>,
     /// The pages of the base that aren't patched here, in order.
-    gone: Box<[u32]>,
+    gone: Vec<u32>,
 }
 
 /// One page that is patched otherwise than in the base.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct PageDelta {
     page: u32,
     /// The blocks of its patch.
@@ -62,7 +72,7 @@ impl DeltaBase<'_> {
 impl PatchDelta {
     /// Returns what turns `base` into `now`.
     pub(crate) fn between(base: DeltaBase<'_>, now: &MemoryPatch) -> Self {
-        let (mut pages, mut bytes, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let DeltaPages { mut pages, mut bytes, mut gone } = DeltaPages::default();
         for_each_pair(
             &base.patch.pages,
             &now.pages,
@@ -88,18 +98,17 @@ impl PatchDelta {
                 }
             },
         );
-        pages.shrink_to_fit();
-        let (len, segments) = (now.len, now.segments.clone());
-        Self { len, segments, pages, bytes: bytes.into(), gone: gone.into() }
+        let packed = DeltaPages { pages, bytes, gone }.packed();
+        Self { len: now.len, segments: now.segments.clone(), packed }
     }
 
     /// Returns the patch that `between` was given, if `base` is the same. Pages that are as in the
     /// base share its bytes.
     pub(crate) fn over(&self, base: DeltaBase<'_>) -> MemoryPatch {
-        let mut words = &*self.bytes;
-        let mut gone = self.gone.iter().peekable();
-        let mut pages = Vec::with_capacity(base.patch.pages.len() + self.pages.len());
-        for_each_pair(&base.patch.pages, &self.pages, PageDelta::number, |before, delta| {
+        let DeltaPages { pages: own, bytes, gone } = DeltaPages::of(&self.packed);
+        let (mut words, mut gone) = (&*bytes, gone.iter().peekable());
+        let mut pages = Vec::with_capacity(base.patch.pages.len() + own.len());
+        for_each_pair(&base.patch.pages, &own, PageDelta::number, |before, delta| {
             let Some(delta) = delta else {
                 let kept = before.filter(|before| gone.next_if_eq(&&before.page).is_none());
                 pages.extend(kept.cloned());
@@ -120,9 +129,27 @@ impl PatchDelta {
 
     /// Returns the bytes that it takes beside `base`.
     pub(crate) fn bytes(&self, base: &MemoryPatch) -> u64 {
-        let entries = size_of_val(&*self.pages) + size_of_val(&*self.segments);
-        let own = self.bytes.len() + size_of_val(&*self.gone) + entries;
+        let own = self.packed.len() + size_of_val(&*self.segments);
         own as u64 + base.segment_bytes_missing(&self.segments)
+    }
+}
+
+impl DeltaPages {
+    fn packed(&self) -> Box<[u8]> {
+        if self.pages.is_empty() && self.gone.is_empty() {
+            return Box::default();
+        }
+        let plain = postcard::to_stdvec(self).expect("plain data can be encoded");
+        lz4_flex::compress_prepend_size(&plain).into()
+    }
+
+    /// Returns what `packed` was made of.
+    fn of(packed: &[u8]) -> Self {
+        if packed.is_empty() {
+            return Self::default();
+        }
+        let plain = lz4_flex::decompress_size_prepended(packed).expect("it was compressed here");
+        postcard::from_bytes(&plain).expect("it was encoded here")
     }
 }
 
@@ -218,14 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_changed_in_a_full_page_costs_a_word() {
+    fn a_word_that_changed_in_a_full_page_costs_little() {
         let full: Vec<(usize, u8)> = (0..PAGES * PAGE_BYTES).map(|at| (at, 3)).collect();
         let base_patch = patch(&full, None);
         let now = patch(&[&full[..], &[(5000, 7)]].concat(), Some(&base_patch));
         let base = DeltaBase { image: &IMAGE, patch: &base_patch };
         let delta = PatchDelta::between(base, &now);
-        let expected = MASK_BYTES + WORD_BYTES + size_of::<PageDelta>();
-        assert_eq!(delta.bytes(&base_patch), expected as u64);
+        assert!(delta.bytes(&base_patch) < BLOCK_BYTES as u64, "{delta:?}");
         assert_eq!(PatchDelta::between(base, &base_patch).bytes(&base_patch), 0);
         let made = delta.over(base);
         assert!(made.pages[0].shares_bytes(&base_patch.pages[0]));

@@ -1,14 +1,16 @@
 //! What handles read without a message to the actor: the snapshot behind `status()`, and the
 //! measures.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use pool::{DEFAULT_PYTHON, Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::OpenSession;
+use super::{OpenSession, SessionTree};
 use crate::decision::{DecisionLog, EvictionReason};
 use crate::job::Priority;
 use crate::measures::Measures;
@@ -16,9 +18,13 @@ use crate::metrics::{Metrics, set_gauges};
 use crate::model::{Model, TenantView};
 use crate::status::{
     ForkOrigin, MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus,
-    TenantStatus, Totals,
+    TenantStatus, Totals, TreeStatus,
 };
 use crate::timer::Clock;
+
+/// The most trees of forks in the status, and the depth up to which it counts forks by depth.
+const MOST_TREES: usize = 20;
+const MOST_LEVELS: usize = 10;
 
 /// What handles read without asking the actor.
 #[derive(Debug, Default)]
@@ -50,7 +56,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Clone)]
 pub(crate) struct ShownSession {
     pub(crate) name: Arc<str>,
-    tenant: Arc<str>,
+    tree: Arc<SessionTree>,
     queue_depth: usize,
     turns: u64,
     pub(crate) origin: Option<ForkOrigin>,
@@ -102,10 +108,9 @@ impl Snapshot {
                 continue;
             }
             let OpenSession { name, cell, turns, origin, tree } = open;
-            let (name, tenant, cell) =
-                (Arc::clone(name), Arc::clone(&tree.tenant), Arc::clone(cell));
+            let (name, tree, cell) = (Arc::clone(name), Arc::clone(tree), Arc::clone(cell));
             let (turns, origin) = (*turns, *origin);
-            let shown = ShownSession { name, tenant, queue_depth, turns, origin, cell, evicted };
+            let shown = ShownSession { name, tree, queue_depth, turns, origin, cell, evicted };
             self.sessions.insert_mut(id, shown);
         }
         for name in changes.tenants.drain(..) {
@@ -162,6 +167,7 @@ impl SchedulerStatus {
             tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
             places: SessionPlaces::of(&sessions),
             sessions,
+            trees: TreeStatus::largest(snapshot.sessions.values()),
             pythons,
             isolation: pool.map(|pool| pool.builds().isolation()).unwrap_or_default(),
             workers,
@@ -199,7 +205,7 @@ impl SessionStatus {
         Self {
             session,
             name: shown.name.to_string(),
-            tenant: shown.tenant.to_string(),
+            tenant: shown.tree.tenant.to_string(),
             python: python.to_owned(),
             queue_depth: shown.queue_depth,
             turns: shown.turns,
@@ -207,6 +213,35 @@ impl SessionStatus {
             place: shown.cell.place(),
             evicted: shown.evicted.as_ref().map(ToString::to_string),
         }
+    }
+}
+
+impl TreeStatus {
+    fn largest<'a>(sessions: impl Iterator<Item = &'a ShownSession>) -> Vec<Self> {
+        let mut trees: FxHashMap<_, (Self, FxHashSet<SessionId>)> = FxHashMap::default();
+        for ShownSession { tree, origin, .. } in sessions {
+            let Some(ForkOrigin { parent, depth, .. }) = *origin else { continue };
+            let none = || (Self::empty(tree), FxHashSet::default());
+            let (status, parents) = trees.entry(Arc::as_ptr(tree)).or_insert_with(none);
+            parents.insert(parent);
+            (status.forks, status.parents) = (status.forks + 1, parents.len());
+            status.depth = status.depth.max(depth);
+            if depth <= MOST_LEVELS {
+                status.levels.resize(status.levels.len().max(depth), 0);
+                status.levels[depth - 1] += 1;
+            }
+        }
+        let mut trees: Vec<Self> = trees.into_values().map(|(status, _)| status).collect();
+        trees.sort_unstable_by(|one, other| {
+            (Reverse(one.forks), &one.root).cmp(&(Reverse(other.forks), &other.root))
+        });
+        trees.truncate(MOST_TREES);
+        trees
+    }
+
+    fn empty(tree: &SessionTree) -> Self {
+        let (root, tenant) = (tree.name.to_string(), tree.tenant.to_string());
+        Self { root, tenant, forks: 0, parents: 0, depth: 0, levels: Vec::new() }
     }
 }
 

@@ -213,6 +213,7 @@ fn empty() -> SchedulerStatus {
         running: 0,
         tenants: Vec::new(),
         sessions: Vec::new(),
+        trees: Vec::new(),
         places: SessionPlaces::default(),
         pythons: Vec::new(),
         isolation: pool::IsolationStatus::default(),

@@ -123,7 +123,7 @@ impl Model {
         let session = queued.session.and_then(|id| self.sessions.get(id));
         let whole = |session: &crate::policy::residency::Session| {
             let shared = self.sessions.holdings.bytes_with_under(session.shared);
-            session.bytes.saturating_add(shared)
+            session.state_bytes().saturating_add(shared)
         };
         session.filter(|session| session.worker().is_none()).map_or(0, whole)
     }

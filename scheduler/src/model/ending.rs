@@ -87,7 +87,8 @@ impl Model {
         if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
             self.workers.house(worker, None);
         }
-        self.sessions.change(id, |session| session.place = Residence::stored(session.bytes));
+        self.sessions
+            .change(id, |session| session.place = Residence::stored(session.state_bytes()));
         self.reoffer(id);
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Sessions that were forked from one state share it. It counts once, for the tenant of the session
 //! that was forked, until the last of them has ended or has a state of its own. A fork of a fork
-//! uses both states, one under the other.
+//! uses both states, one under the other. Once a forked session alone uses what it shared, that is
+//! its own again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::SharedBytes;
+use pool::SessionId;
 use rustc_hash::FxHashMap;
 
 /// What the open sessions of one tenant hold.
@@ -27,11 +29,23 @@ struct SharedState {
     whole_bytes: u64,
     /// The sessions that use it.
     sessions: usize,
+    /// The one that was forked, while it uses it.
+    forked: Option<SessionId>,
     /// The states that were forked from it.
     over: BTreeSet<u64>,
     /// The state that it was forked from.
     under: Option<u64>,
     tenant: Arc<str>,
+}
+
+/// A state that the session that was forked uses alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnsharedState {
+    pub(super) session: SessionId,
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    /// The shared state under it, which the session uses now.
+    pub(super) under: Option<u64>,
 }
 
 /// What tenants hold, and which states are shared.
@@ -72,17 +86,20 @@ impl Holdings {
         }
     }
 
-    /// Lets `sessions` sessions more use a state that was forked from the one `under` it.
+    /// Lets `sessions` sessions more use a state that was forked from the one `under` it. The one
+    /// that was `forked` is among them, if it uses the state only now.
     pub(super) fn share(
         &mut self,
         shared: SharedBytes,
         under: Option<u64>,
         tenant: &Arc<str>,
         sessions: usize,
+        forked: Option<SessionId>,
     ) {
         let SharedBytes { id, bytes, whole_bytes } = shared;
         if let Some(known) = self.shared.get_mut(&id) {
             known.sessions += sessions;
+            known.forked = known.forked.or(forked);
             return;
         }
         let under = under.filter(|under| match self.shared.get_mut(under) {
@@ -92,35 +109,50 @@ impl Holdings {
         self.shared_bytes += bytes;
         self.tenants.entry(Arc::clone(tenant)).or_default().bytes += bytes;
         let (over, tenant) = (BTreeSet::new(), Arc::clone(tenant));
-        let shared = SharedState { bytes, whole_bytes, sessions, over, under, tenant };
+        let shared = SharedState { bytes, whole_bytes, sessions, forked, over, under, tenant };
         self.shared.insert(id, shared);
     }
 
-    /// Ends a session's use of a shared state.
-    pub(super) fn leave(&mut self, id: Option<u64>) {
-        let Some(id) = id else { return };
-        if let Some(shared) = self.shared.get_mut(&id) {
+    /// Ends a session's use of a shared state. Returns states that aren't shared any more.
+    #[must_use]
+    pub(super) fn leave(&mut self, id: Option<u64>, session: SessionId) -> Vec<UnsharedState> {
+        let mut unshared = Vec::new();
+        if let Some(id) = id
+            && let Some(shared) = self.shared.get_mut(&id)
+        {
             shared.sessions -= 1;
-            self.drop_unused(id);
+            shared.forked.take_if(|forked| *forked == session);
+            self.drop_unshared(id, &mut unshared);
         }
+        unshared
     }
 
-    /// Drops a shared state that no session uses. If one state lies over it, that has what is left
-    /// of it from then on. So a session that is forked after each of its turns leaves no chain.
-    fn drop_unused(&mut self, id: u64) {
-        let is_unused = |shared: &&SharedState| shared.sessions == 0 && shared.over.len() <= 1;
-        if self.shared.get(&id).filter(is_unused).is_none() {
+    /// Drops a shared state that no session uses, or only the one that was forked. If one state lies
+    /// over an unused one, that has what is left of it from then on. So a session that is forked
+    /// after each of its turns leaves no chain.
+    fn drop_unshared(&mut self, id: u64, unshared: &mut Vec<UnsharedState>) {
+        let is_unshared = |shared: &&SharedState| match (shared.sessions, shared.over.len()) {
+            (0, 0 | 1) => true,
+            (1, 0) => shared.forked.is_some(),
+            _ => false,
+        };
+        if self.shared.get(&id).filter(is_unshared).is_none() {
             return;
         }
-        let Some(SharedState { bytes, over, under, tenant, .. }) = self.shared.remove(&id) else {
+        let Some(SharedState { bytes, forked, over, under, tenant, .. }) = self.shared.remove(&id)
+        else {
             return;
         };
         self.shared_bytes -= bytes;
         self.change(&tenant, |held| held.bytes -= bytes);
         let over = over.first().copied();
+        if let Some(session) = forked {
+            unshared.push(UnsharedState { session, id, bytes, under });
+        }
         if let Some(below) = under.and_then(|under| self.shared.get_mut(&under)) {
             below.over.remove(&id);
             below.over.extend(over);
+            below.sessions += usize::from(forked.is_some());
         }
         if let Some(above) = over.and_then(|over| self.shared.get_mut(&over)) {
             let more = bytes.min(above.whole_bytes.saturating_sub(above.bytes));
@@ -130,7 +162,7 @@ impl Holdings {
             self.tenants.entry(tenant).or_default().bytes += more;
         }
         if let Some(under) = under {
-            self.drop_unused(under);
+            self.drop_unshared(under, unshared);
         }
     }
 
@@ -165,8 +197,17 @@ mod tests {
                 again.shared.insert(*id, SharedState { sessions: 0, over, ..shared.clone() });
             }
             used.for_each(|id| again.shared.get_mut(&id).expect("it is used").sessions += 1);
-            assert!(again.shared.values().all(|it| it.sessions > 0 || it.over.len() > 1));
+            assert!(again.shared.values().all(|it| match it.sessions {
+                0 => it.over.len() > 1,
+                1 => !it.over.is_empty() || it.forked.is_none(),
+                _ => true,
+            }));
         }
+    }
+
+    /// Ends the use of a state by a fork.
+    fn leave(holdings: &mut Holdings, id: u64) {
+        assert_eq!(holdings.leave(Some(id), SessionId(9)), []);
     }
 
     fn shared(id: u64, bytes: u64) -> SharedBytes {
@@ -177,18 +218,33 @@ mod tests {
     fn a_shared_state_counts_until_its_last_user_has_left_it() {
         let ada: Arc<str> = "ada".into();
         let mut holdings = Holdings::default();
-        holdings.share(shared(1, 100), None, &ada, 3);
-        holdings.share(shared(2, 10), Some(1), &ada, 1);
-        holdings.share(shared(3, 10), Some(1), &ada, 1);
+        holdings.share(shared(1, 100), None, &ada, 3, None);
+        holdings.share(shared(2, 10), Some(1), &ada, 1, None);
+        holdings.share(shared(3, 10), Some(1), &ada, 1, None);
         // The same state is forked once more.
-        holdings.share(shared(1, 100), None, &ada, 1);
+        holdings.share(shared(1, 100), None, &ada, 1, None);
         assert_eq!((holdings.shared_bytes, holdings.of("ada").bytes), (120, 120));
         assert_eq!(holdings.bytes_with_under(Some(2)), 110);
-        (0..4).for_each(|_| holdings.leave(Some(1)));
+        (0..4).for_each(|_| leave(&mut holdings, 1));
         assert_eq!(holdings.shared_bytes, 120, "two forks of forks still use it");
-        holdings.leave(Some(2));
+        leave(&mut holdings, 2);
         assert_eq!(holdings.shared_bytes, 100, "the last one has all of it");
-        holdings.leave(Some(3));
+        leave(&mut holdings, 3);
+        assert_eq!(holdings, Holdings::default());
+    }
+
+    #[test]
+    fn a_state_is_its_sessions_own_again_once_all_forks_have_ended() {
+        let (ada, parent): (Arc<str>, _) = ("ada".into(), SessionId(1));
+        let mut holdings = Holdings::default();
+        holdings.share(shared(1, 100), None, &ada, 2, None);
+        holdings.share(shared(2, 30), Some(1), &ada, 3, Some(parent));
+        leave(&mut holdings, 2);
+        let own = UnsharedState { session: parent, id: 2, bytes: 30, under: Some(1) };
+        assert_eq!(holdings.leave(Some(2), SessionId(9)), [own]);
+        assert_eq!(holdings.shared_bytes, 100);
+        // It uses the state under it itself now.
+        (0..3).for_each(|_| leave(&mut holdings, 1));
         assert_eq!(holdings, Holdings::default());
     }
 
@@ -196,10 +252,10 @@ mod tests {
     fn a_session_that_is_forked_after_each_turn_leaves_no_chain() {
         let ada: Arc<str> = "ada".into();
         let mut holdings = Holdings::default();
-        holdings.share(shared(1, 100), None, &ada, 1);
+        holdings.share(shared(1, 100), None, &ada, 1, None);
         for id in 2..1_000 {
-            holdings.share(shared(id, 30), Some(id - 1), &ada, 1);
-            holdings.leave(Some(id - 1));
+            holdings.share(shared(id, 30), Some(id - 1), &ada, 1, None);
+            leave(&mut holdings, id - 1);
         }
         assert_eq!((holdings.shared.len(), holdings.shared_bytes), (1, 100));
     }

@@ -18,7 +18,7 @@ use pool::{JobId, OffloadError, SessionId, Tier, WorkerId};
 use rustc_hash::FxHashMap;
 
 use super::fair_queue::Key;
-use super::holdings::Holdings;
+use super::holdings::{Holdings, UnsharedState};
 use crate::decision::EvictionReason;
 use crate::timer::Time;
 
@@ -106,6 +106,9 @@ pub(crate) struct Session {
     pub(crate) tenant: Arc<str>,
     /// The shared state that its bytes don't include.
     pub(crate) shared: Option<u64>,
+    /// The state that it shared until its forks had ended, which its bytes don't include either: its
+    /// id and its bytes.
+    unshared: Option<(u64, u64)>,
     pub(crate) rests_since: Time,
     /// Its state can't be suspended as it is on its worker.
     pub(crate) stays: bool,
@@ -144,6 +147,15 @@ impl Session {
         let place = Residence::stored(bytes);
         let rests_since = now;
         Self { place, previous_place: place, bytes, tenant, shared, rests_since, ..Self::default() }
+    }
+
+    /// Bytes of its state, without what it shares.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.unshared_bytes())
+    }
+
+    fn unshared_bytes(&self) -> u64 {
+        self.unshared.map_or(0, |(_, bytes)| bytes)
     }
 
     /// Queued and running jobs.
@@ -212,14 +224,15 @@ impl Session {
     }
 
     fn index_entry(&self) -> IndexEntry {
+        let (bytes, unshared) = (self.state_bytes(), self.unshared_bytes());
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Residence::OnWorker(_, Turn::Idle) if !self.stays => (List::Held, 0, 0),
-            Residence::Fresh | Residence::OnWorker(..) => (List::Settled, 0, 0),
+            Residence::OnWorker(_, Turn::Idle) if !self.stays => (List::Held, unshared, 0),
+            Residence::Fresh | Residence::OnWorker(..) => (List::Settled, unshared, 0),
             // A fork would take more elsewhere: all that it shares.
             Residence::Suspended(Motion::Possible) if !self.is_closing && self.shared.is_none() => {
-                (List::Suspended, self.bytes, 0)
+                (List::Suspended, bytes, 0)
             }
-            Residence::Leaving | Residence::Suspended(_) => (List::Settled, self.bytes, 0),
+            Residence::Leaving | Residence::Suspended(_) => (List::Settled, bytes, 0),
             Residence::Compressed(bytes, Motion::Possible) if !self.is_closing => {
                 (List::Compressed, bytes, 0)
             }
@@ -233,7 +246,7 @@ impl Session {
             disk_bytes,
             held_bytes: match self.place {
                 Residence::Compressed(bytes, _) | Residence::OnDisk(bytes) => bytes,
-                _ => self.bytes,
+                _ => bytes,
             },
         }
     }
@@ -394,20 +407,31 @@ impl Residency {
         let ForkedSessions { parent, first, count, bytes, shared, has_base } = *forked;
         let Some(session) = self.get(parent) else { return };
         let (tenant, under) = (Arc::clone(&session.tenant), session.shared);
+        let unshared = session.unshared;
         let id = shared.map(|shared| shared.id);
-        if let Some(shared) = shared {
-            let is_new = has_base && under != id;
+        // It shares again what it has shared before.
+        let is_again = unshared.is_some_and(|(before, _)| Some(before) == id);
+        if let Some(mut shared) = shared {
+            if let Some((_, more)) = unshared {
+                let all = if is_again { more } else { shared.bytes.saturating_add(more) };
+                shared.bytes = all.min(shared.whole_bytes);
+            }
+            let is_new = is_again || (has_base && under != id);
             let users = count + usize::from(is_new);
-            self.holdings.share(shared, under, &tenant, users);
+            self.holdings.share(shared, under, &tenant, users, is_new.then_some(parent));
             if is_new {
-                self.holdings.leave(under);
+                self.leave(under, parent);
             }
         }
-        if has_base {
+        if has_base || is_again {
             self.change(parent, |session| {
-                (session.shared, session.bytes) = (id, 0);
-                if matches!(session.place, Residence::Suspended(Motion::Possible | Motion::Failed))
-                {
+                (session.shared, session.unshared) = (id, None);
+                session.bytes = if has_base { 0 } else { session.bytes };
+                let is_stored = matches!(
+                    session.place,
+                    Residence::Suspended(Motion::Possible | Motion::Failed)
+                );
+                if session.bytes == 0 && is_stored {
                     session.place = Residence::Fresh;
                 }
             });
@@ -420,8 +444,27 @@ impl Residency {
 
     /// Records that a session's state is its own now.
     pub(crate) fn unshare(&mut self, id: SessionId) {
-        let shared = self.sessions.get_mut(&id).and_then(|session| session.shared.take());
-        self.holdings.leave(shared);
+        let mut shared = None;
+        self.change(id, |session| {
+            shared = session.shared.take();
+            session.unshared = None;
+        });
+        self.leave(shared, id);
+    }
+
+    /// Ends a session's use of a shared state. What only the forked session uses then is its own
+    /// again, and can be offloaded with the rest of its state.
+    fn leave(&mut self, shared: Option<u64>, session: SessionId) {
+        for UnsharedState { session, id, bytes, under } in self.holdings.leave(shared, session) {
+            self.change(session, |session| {
+                (session.shared, session.unshared) = (under, Some((id, bytes)));
+                for place in [&mut session.place, &mut session.previous_place] {
+                    if *place == Residence::Fresh {
+                        *place = Residence::Suspended(Motion::Possible);
+                    }
+                }
+            });
+        }
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {

@@ -2,7 +2,7 @@
 
 use engine::{Outcome, SandboxFailure, Verdict};
 use pool::{BuildId, PoolConfig, SessionId, SessionPlace};
-use scheduler::{ForkNames, Refusal};
+use scheduler::{ForkNames, Refusal, TreeStatus};
 use test_support::fake::FakeSource;
 
 use crate::{Rig, config, rig, script, script_in, until, within};
@@ -117,6 +117,36 @@ async fn forks_are_all_opened_or_none_and_know_their_turn() {
     rig.scheduler.close_session(first);
     let gone = rig.scheduler.fork(&branch, ForkNames::Numbered(1)).await.unwrap_err();
     assert!(matches!(gone, Refusal::SessionGone(_)), "{gone:?}");
+}
+
+#[tokio::test]
+async fn the_status_counts_forks_by_tree_and_depth_however_many_there_are() {
+    let rig = rig(1).await;
+    let fork = async |session, count| {
+        let branch = within(rig.scheduler.branch(session)).await.unwrap();
+        rig.scheduler.fork(&branch, ForkNames::Numbered(count)).await.unwrap()
+    };
+    let (small, large) = (open(&rig, "small").await, open(&rig, "large").await);
+    open(&rig, "alone").await;
+    assert_eq!(rig.status().trees, []);
+    fork(small, 2).await;
+    let forks = fork(large, 5_000).await;
+    let mut deeper = fork(forks[7].0, 3).await.remove(0).0;
+    for _ in 0..12 {
+        deeper = fork(deeper, 1).await.remove(0).0;
+    }
+    // What is closed doesn't count, but is still the parent of its forks.
+    rig.scheduler.close_session(large);
+    rig.scheduler.close_session(forks[0].0);
+    let trees = rig.status().trees;
+    let shown = |tree: &TreeStatus| {
+        (tree.root.clone(), tree.forks, tree.parents, tree.depth, tree.levels.clone())
+    };
+    let levels = vec![4_999, 3, 1, 1, 1, 1, 1, 1, 1, 1];
+    assert_eq!(
+        trees.iter().map(shown).collect::<Vec<_>>(),
+        [("large".to_owned(), 5_014, 14, 14, levels), ("small".to_owned(), 2, 1, 1, vec![2])]
+    );
 }
 
 #[tokio::test]

@@ -35,9 +35,13 @@ const WORKER_COLUMNS: [Column; 10] = [
     ("served", 7, 6),
     ("request, error", 14, 9),
 ];
-/// The most tenants and errors to show: the busiest and the latest.
+/// The columns of trees of forks.
+const TREE_COLUMNS: [Column; 5] =
+    [("forks of", 16, 0), ("forks", 6, 1), ("parents", 7, 4), ("depth", 5, 2), ("by depth", 18, 3)];
+/// The most tenants, errors and trees to show: the busiest, the latest and the largest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
+const MOST_TREES: usize = 4;
 
 /// The priorities, each with its part of a bar.
 const PRIORITIES: [(&str, &str, Style); 3] = [
@@ -64,8 +68,8 @@ fn plain(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}\n", strip_ansi_codes(line).trim_end())).collect()
 }
 
-/// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
-fn heights(view: &Value, columns: usize) -> [usize; 4] {
+/// Returns the heights of the upper panels, the middle ones, trees, sandbox errors and program errors.
+fn heights(view: &Value, columns: usize) -> [usize; 5] {
     let tenants = list(&view["tenants"]).len().min(MOST_TENANTS);
     let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) {
         0 => 0,
@@ -75,6 +79,10 @@ fn heights(view: &Value, columns: usize) -> [usize; 4] {
         FRAME + LATENCIES.max(tenants + 2),
         // The bar and six figures.
         FRAME + 1 + 6 / figures_a_line((columns / 2).saturating_sub(FRAME)),
+        match list(&view["trees"]).len().min(MOST_TREES) {
+            0 => 0,
+            trees => FRAME + 1 + trees,
+        },
         framed(&view["last_errors"]),
         framed(&view["last_program_errors"]),
     ]
@@ -84,8 +92,11 @@ fn heights(view: &Value, columns: usize) -> [usize; 4] {
 /// have them, and no other control characters.
 pub(super) fn draw(screen: &Screen, columns: usize, rows: usize) -> Vec<String> {
     let view = &screen.view;
-    let [upper, middle, errors, raised] = heights(view, columns);
+    let [upper, middle, trees, errors, raised] = heights(view, columns);
     let above = HEADER + upper + middle;
+    let least = above + FRAME + 1 + FEW_WORKERS + FOOTER;
+    let trees = if least + trees > rows { 0 } else { trees };
+    let above = above + trees;
     let least = above + FRAME + 1 + FEW_WORKERS + FOOTER;
     let errors = if least + errors > rows { 0 } else { errors };
     let raised = if least + errors + raised > rows { 0 } else { raised };
@@ -98,6 +109,7 @@ pub(super) fn draw(screen: &Screen, columns: usize, rows: usize) -> Vec<String> 
     for [left, right] in [upper, middle] {
         lines.extend(left.into_iter().zip(right).map(|(left, right)| left + &right));
     }
+    lines.extend(draw_trees(&view["trees"], columns, trees));
     lines.extend(draw_workers(screen, columns, workers));
     lines.extend(draw_errors(view, columns, errors));
     lines.extend(draw_program_errors(view, columns, raised));
@@ -271,6 +283,22 @@ fn draw_sessions(places: &Value, columns: usize, rows: usize) -> Vec<String> {
     });
     let lines = iter::once(aligned([("open", count(open))].into_iter(), width)).chain(parts);
     framed(&styled(&BOLD, " Sessions "), lines, columns, rows)
+}
+
+/// Draws trees of forks, unless there are none or no room for them.
+fn draw_trees(trees: &Value, columns: usize, rows: usize) -> Vec<String> {
+    if rows == 0 {
+        return Vec::new();
+    }
+    let trees = list(trees).iter().take(MOST_TREES).map(|tree| {
+        let figure = |name| count(whole(&tree[name]));
+        let levels: Vec<_> = list(&tree["levels"]).iter().map(|it| count(whole(it))).collect();
+        let deeper = if whole(&tree["depth"]) > levels.len() as u64 { " › …" } else { "" };
+        let levels = format!("{}{deeper}", levels.join(" › "));
+        vec![one_line(&tree["root"]), figure("forks"), figure("parents"), figure("depth"), levels]
+    });
+    let lines = table(&TREE_COLUMNS, trees, columns.saturating_sub(FRAME));
+    framed(&styled(&BOLD, " Forks "), lines, columns, rows)
 }
 
 /// Returns how many labelled figures fit side by side into a panel of this width.
@@ -514,6 +542,32 @@ mod tests {
             assert!(narrow.contains(figure), "{figure}: {narrow}");
         }
         assert!(as_text(&screen, 80).contains("10.3 ms"));
+    }
+
+    #[test]
+    fn trees_of_forks_are_counted_by_depth_at_any_width() {
+        let mut view = busy();
+        view["trees"] = json!([
+            { "root": "puzzle\u{1b}[2J", "forks": 51_234, "parents": 1_235, "depth": 12,
+              "levels": [50_000, 1_000, 200, 30, 2, 1, 1, 0, 0, 0] },
+            { "root": "report", "forks": 2, "parents": 1, "depth": 1, "levels": [2] },
+        ]);
+        let screen = screen(view);
+        for (columns, expected) in [
+            (
+                120,
+                "puzzle [2J       51.2k  1235    12    50.0k › 1000 › 200 › 30 › 2 › 1 › 1 › 0 › 0 › 0 › …",
+            ),
+            (60, "puzzle [2J       51.2k  12    50.0k › 1000 › 200 › 30 › 2 "),
+        ] {
+            let text = as_text(&screen, columns);
+            assert!(text.contains(expected), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= columns));
+        }
+        // Workers come first where there is little room.
+        assert!(!drawn(&screen, 80, 24).contains("Forks"));
+        assert!(drawn(&screen, 80, 24).contains("backing off"));
+        assert!(!as_text(&self::screen(busy()), 100).contains("Forks"));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A state that is forked becomes the base of its forks. Its pages and files are counted once, as
 //! bytes of the base. A fork counts what it has beside them, and at rest keeps no more than that.
 //! So does the session that was forked, from then on: its interpreter learns of the base by the
-//! [`Lineage`], which it shares with the copies of its states.
+//! [`Lineage`], which it shares with the copies of its states. For an interpreter in another process
+//! this one has the lineage, and gives it to the states that arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,9 +55,10 @@ pub struct BranchedState {
     pub shared: SharedBytes,
 }
 
-/// The base of a session's states, if there is one.
+/// What an interpreter's states are counted beside: the state that their session was forked from, if
+/// there is one.
 #[derive(Debug, Clone, Default)]
-pub(in crate::interpreter) struct Lineage {
+pub struct Lineage {
     base: Option<Arc<ForkBase>>,
     /// The base of later states of the interpreter that this state was copied from.
     later: Arc<Mutex<Option<Arc<ForkBase>>>>,
@@ -120,6 +122,17 @@ impl SessionState {
         });
         let id = LAST.fetch_add(1, Ordering::Relaxed);
         ForkBase { patch, tree, shared: SharedBytes { id, bytes, whole_bytes } }
+    }
+
+    /// Returns the lineage of an interpreter that resumes this state.
+    pub fn lineage(&self) -> Lineage {
+        self.inner.lineage.resumed()
+    }
+
+    /// Counts the state as one of an interpreter with this lineage, which is in another process.
+    #[must_use]
+    pub fn with_lineage(&self, lineage: &Lineage) -> Self {
+        SessionInner { lineage: lineage.now(), ..(*self.inner).clone() }.counted()
     }
 
     /// Counts later states of this session beside what the forks of this one share. For a state

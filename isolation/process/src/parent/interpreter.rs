@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
-    Afterwards, Cause, Image, Limits, Mount, Outcome, ProgramMessage, SandboxFailure, ServedCalls,
-    SessionError, SessionState, StartError, Verdict,
+    Afterwards, Cause, Image, Limits, Lineage, Mount, Outcome, ProgramMessage, SandboxFailure,
+    ServedCalls, SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Readiness, Suspended, Task, WorkerProcess};
@@ -43,6 +43,8 @@ pub(crate) struct ProcessInterpreter {
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
     folders: Vec<Arc<Mount>>,
+    /// What its present state is counted beside.
+    lineage: Lineage,
     /// The copies that the worker keeps.
     copies: Vec<Weak<RemoteSnapshot>>,
 }
@@ -68,6 +70,7 @@ impl ProcessInterpreter {
             limits: None,
             kept: 0,
             folders: Vec::new(),
+            lineage: Lineage::default(),
             copies: Vec::new(),
         };
         let mut told = None;
@@ -334,6 +337,7 @@ impl Interpreter for ProcessInterpreter {
 
     fn reset(&mut self) -> Result<(), StartError> {
         self.folders.clear();
+        self.lineage = Lineage::default();
         // What it has to compile is awaited here, so that no program has to wait for that.
         if std::mem::take(&mut self.is_resetting) && !self.stats.has_to_compile {
             self.stats.memory_bytes = self.stats.reset_bytes;
@@ -356,7 +360,8 @@ impl Interpreter for ProcessInterpreter {
         self.execute(Command::Suspend)?;
         let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
             .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
-        Ok(Suspended::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
+        let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
+        Ok(Suspended::new(state.with_lineage(&self.lineage)))
     }
 
     fn snapshot(&mut self) -> Result<Suspended, StartError> {
@@ -375,8 +380,10 @@ impl Interpreter for ProcessInterpreter {
             Reply::Snapshot { bytes } => {
                 let bytes = bytes.min(states::LONGEST);
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
-                let (folders, fetched) = (self.folders.clone(), Mutex::default());
-                let kept = RemoteSnapshot { image, worker, number, bytes, folders, fetched };
+                let (folders, lineage) = (self.folders.clone(), self.lineage.clone());
+                let fetched = Mutex::default();
+                let kept =
+                    RemoteSnapshot { image, worker, number, bytes, folders, lineage, fetched };
                 let kept = Arc::new(kept);
                 let copy: Weak<dyn Movable> = Arc::<RemoteSnapshot>::downgrade(&kept);
                 self.worker.helper.copies().add(self.worker.number, copy, bytes);
@@ -397,11 +404,13 @@ impl Interpreter for ProcessInterpreter {
             let fetched = kept.0.fetched.lock();
             if fetched.is_none() {
                 self.folders.clone_from(&kept.0.folders);
+                self.lineage.clone_from(&kept.0.lineage);
                 return self.execute(Command::ResumeKept(kept.0.number));
             }
         }
         let settled = settled(suspended)?;
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotSuspendable)?;
+        self.lineage = state.lineage();
         let folders = &mut self.folders;
         let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
         sent.map_err(|error| self.failed(Err(self.worker.failed(&error))))?;

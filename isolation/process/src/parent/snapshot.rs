@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Cause, Image, Mount, SessionState, StartError};
+use engine::{Cause, Image, Lineage, Mount, SessionState, StartError};
 use parking_lot::Mutex;
 use pool::{Suspended, SuspendedState};
 
@@ -19,6 +19,8 @@ pub(crate) struct RemoteSnapshot {
     pub(crate) bytes: u64,
     /// The folders that it was lent, by their numbers.
     pub(crate) folders: Vec<Arc<Mount>>,
+    /// What the state is counted beside.
+    pub(crate) lineage: Lineage,
     /// The state, once it was fetched. The worker has it no longer then.
     pub(crate) fetched: Mutex<Option<SessionState>>,
 }
@@ -31,6 +33,7 @@ impl RemoteSnapshot {
         }
         let state = self.worker.fetch(self.number, self.bytes)?;
         let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
+        let state = state.with_lineage(&self.lineage);
         self.forget();
         Ok(fetched.insert(state).clone())
     }
@@ -72,7 +75,8 @@ impl SuspendedState for RemoteState {
     }
 
     fn compact(&self) -> Option<Suspended> {
-        self.0.fetch().ok().map(Suspended::new)
+        let state = self.0.fetch().ok()?;
+        Some(Suspended::new(state.compact().unwrap_or(state)))
     }
 
     fn is_gone(&self) -> bool {

@@ -319,6 +319,35 @@ fn what_forks_share_counts_once_until_the_last_of_them_has_ended() {
 }
 
 #[test]
+fn a_session_whose_forks_have_ended_is_offloaded_with_what_they_shared() {
+    let mut harness = Harness::new(config());
+    let _ = harness.open_with(1, 300);
+    let fork = |first, has_base| {
+        let shared = Some(SharedBytes { id: 7, bytes: 300, whole_bytes: 300 });
+        let (parent, first, count) = (SessionId(1), SessionId(first), 2);
+        Event::SessionsForked(ForkedSessions { parent, first, count, bytes: 0, shared, has_base })
+    };
+    let close = |harness: &mut Harness, forks: std::ops::Range<u64>| {
+        forks.for_each(|fork| drop(harness.send(Event::SessionClosed(SessionId(fork)))));
+    };
+    let movable = |harness: &Harness| {
+        let memory = harness.model.memory().session_bytes;
+        (memory, harness.model.sessions.movable_bytes)
+    };
+    let _ = harness.send(fork(10, true));
+    assert_eq!(movable(&harness), (300, 0));
+    close(&mut harness, 10..12);
+    assert_eq!(movable(&harness), (300, 300));
+    // The same branch opens more forks.
+    let _ = harness.send(fork(20, false));
+    assert_eq!(movable(&harness), (300, 0));
+    close(&mut harness, 20..22);
+    assert_eq!(movable(&harness), (300, 300));
+    let _ = harness.send(Event::SessionClosed(SessionId(1)));
+    assert_eq!(movable(&harness), (0, 0));
+}
+
+#[test]
 fn the_limits_of_a_tenant_count_what_its_forks_share() {
     let ada = TenantConfig { sessions: 4, session_bytes: 500, ..TenantConfig::default() };
     let tenants = BTreeMap::from([("ada".to_owned(), ada)]);

@@ -38,6 +38,10 @@ class Output {
         this.#text = null;
     }
 
+    get isEmpty() {
+        return !this.#body.hasChildNodes();
+    }
+
     /** Appends what the program writes to `stdout` or `stderr`. */
     write(kind, text) {
         const shown = visible(this.#clipped(text));
@@ -118,5 +122,16 @@ class Output {
             })
             .join('');
     }
+}
+
+/** Says how a program ended, and what it used, in parts. */
+function howEnded(outcome, usage) {
+    const { status, exit_code: code, exception, error, message, truncated } = outcome;
+    const how = status === 'exited' ? `exited with ${code}` : short(status).replaceAll('_', ' ');
+    const parts = [how, duration(usage.wall_ms / 1000), `peak ${bytes(usage.peak_memory_bytes)}`];
+    const why = exception ? '' : (error?.message ?? message);
+    if (why) parts.push(short(why));
+    if (truncated) parts.push('some output was dropped');
+    return parts;
 }
 

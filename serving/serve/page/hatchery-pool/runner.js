@@ -122,16 +122,8 @@ class Runner {
         const forms = { 'text/plain': outcome.repr, ...outcome.bundle };
         if (outcome.repr) this.#output.show(forms, true);
         if (outcome.exception) this.#output.tell('error', outcome.exception);
-        const { wall_ms: wall, peak_memory_bytes: memory } = outcome.usage;
-        const how =
-            outcome.status === 'exited'
-                ? `exited with ${outcome.exit_code}`
-                : outcome.status.replaceAll('_', ' ');
-        const why = outcome.exception ? '' : (outcome.error?.message ?? outcome.message);
-        const parts = [`${job} ${how}`, duration(wall / 1000), `peak ${bytes(memory)}`];
-        if (why) parts.push(short(why));
-        if (outcome.truncated) parts.push('some output was dropped');
-        this.#say(parts.join(' · '), outcome.success ? 'good' : 'bad');
+        const [how, ...parts] = howEnded(outcome, outcome.usage);
+        this.#say([`${job} ${how}`, ...parts].join(' · '), outcome.success ? 'good' : 'bad');
     }
 
     #say(text, how) {

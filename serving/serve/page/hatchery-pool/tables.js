@@ -140,6 +140,27 @@ function errorsTable() {
     });
 }
 
+function treesTable() {
+    return new Table({
+        label: 'Trees of forks',
+        kind: 'trees',
+        columns: [
+            { name: 'forks of', width: '25%' },
+            ...numbers(['forks', 'parents', 'depth'], '6em'),
+            { name: 'forks by depth' },
+        ],
+        none: '',
+        key: ({ root }) => root,
+        texts: ({ root, forks, parents, depth, levels }) => [
+            short(root, 60),
+            count(forks),
+            count(parents),
+            count(depth),
+            [...levels.map(count), ...(depth > levels.length ? ['…'] : [])].join(' › '),
+        ],
+    });
+}
+
 function sessionsTable() {
     return new Table({
         label: 'Sessions',
@@ -147,14 +168,16 @@ function sessionsTable() {
         columns: [
             { name: 'session' },
             { name: 'python', width: '5em' },
+            { name: 'fork of' },
             { name: 'rests' },
             ...numbers(['waiting'], '5.5em'),
         ],
         none: 'No session is open.',
         key: ({ name }) => name,
-        texts: ({ name, python, place, queue_depth: depth }) => [
+        texts: ({ name, python, fork, parent, place, queue_depth: depth }) => [
             short(name, 60),
             short(python ?? 'default', 60),
+            fork ? short(parent ?? `number ${fork.parent}`, 60) : '–',
             placeOf(place),
             count(depth),
         ],

@@ -8,6 +8,8 @@ const MOST_SESSIONS = 50;
 const SHARES = ['p50', 'p95', 'p99'];
 
 class View {
+    /** Shows a recording, for which no server is needed. */
+    timeline = new Timeline();
     #isSmall;
     #phase = h('span', { class: 'phase', role: 'status' }, 'connecting');
     #about = h('span', { class: 'about' });
@@ -31,6 +33,8 @@ class View {
     #tenants = tenantsTable();
     #workers;
     #errors = errorsTable();
+    #trees = treesTable();
+    #forks = panel('Forks', { hidden: true }, this.#trees.element);
     #sessions = sessionsTable();
     #cluster = new ClusterView();
     #list;
@@ -90,8 +94,9 @@ class View {
         this.#gate.querySelector('input').focus();
     }
 
-    /** Closes the question that may be open. */
+    /** Closes the question and the recording that may be open. */
     close() {
+        this.timeline.end();
         if (this.#dialog.open) this.#dialog.close();
     }
 
@@ -130,6 +135,9 @@ class View {
         if (this.#isSmall) return;
         this.#showSessions(status.sessions);
         this.#cluster.show(isAll ? cluster : null);
+        const trees = status.trees ?? [];
+        this.#forks.element.hidden = trees.length === 0;
+        this.#trees.show(trees);
         if (!isAll) return;
         this.#showAll(status);
         this.#showRates(history.rates(status.uptime_seconds));
@@ -147,7 +155,7 @@ class View {
         const text =
             'It finishes the jobs that it has admitted, and accepts no more. ' +
             'Only a new start of the server undoes that.';
-        const close = () => this.close();
+        const close = () => this.#dialog.close();
         const confirm = button('Drain', { class: 'danger' }, () => {
             close();
             drain();
@@ -233,8 +241,9 @@ class View {
         const elements = (panels) => panels.map(({ element }) => element);
         this.#ofAll.push(...elements([rates, latencies, queue, steps, workers, errors]));
         const upper = elements([rates, latencies, queue, steps]);
-        const lower = elements([workers, errors, sessions, packages]);
-        return [...upper, this.runner.element, ...this.#cluster.elements, ...lower];
+        const lower = elements([workers, errors, this.#forks, sessions, packages]);
+        const own = [this.runner.element, this.timeline.element];
+        return [...upper, ...own, ...this.#cluster.elements, ...lower];
     }
 
     // -- What they show --
@@ -254,7 +263,9 @@ class View {
 
     #showSessions(all) {
         const sessions = this.#some('sessions', all, MOST_SESSIONS);
-        this.#sessions.show(sessions);
+        const names = new Map(all.map(({ session, name }) => [session, name]));
+        const parent = ({ fork }) => names.get(fork?.parent);
+        this.#sessions.show(sessions.map((session) => ({ ...session, parent: parent(session) })));
         this.runner.offer(sessions.map(({ name }) => name));
     }
 

@@ -30,6 +30,8 @@ const MODULE: &str = concat!(
     include_str!("../../page/hatchery-pool/forms.js"),
     include_str!("../../page/hatchery-pool/output.js"),
     include_str!("../../page/hatchery-pool/runner.js"),
+    include_str!("../../page/hatchery-pool/recording.js"),
+    include_str!("../../page/hatchery-pool/timeline.js"),
     include_str!("../../page/hatchery-pool/status.js"),
     include_str!("../../page/hatchery-pool/tables.js"),
     include_str!("../../page/hatchery-pool/cluster.js"),

@@ -1,6 +1,7 @@
 //! A browser of this machine, driven over the WebDriver protocol (<https://www.w3.org/TR/webdriver2>).
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -106,6 +107,13 @@ impl Browser {
     pub(crate) fn finish(&self, script: &str) -> Value {
         let script = format!("const done = arguments[arguments.length - 1];\n{NAMES}{script}");
         self.ask("execute/async", &json!({ "script": script, "args": [] })).unwrap()
+    }
+
+    /// Chooses a file of this machine in an input.
+    pub(crate) fn choose(&self, input: &str, file: &Path) {
+        let element = self.run(&format!("return root.querySelector('{input}')"));
+        let id = element.as_object().and_then(|it| it.values().next()?.as_str()).unwrap();
+        self.ask(&format!("element/{id}/value"), &json!({ "text": file })).unwrap();
     }
 
     /// Presses these keys together.

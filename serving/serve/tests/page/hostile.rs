@@ -8,13 +8,13 @@ use crate::pool::run;
 use crate::server::{POOL, open, wait};
 
 /// Runs a script wherever it is taken for HTML.
-const HTML: &str = "<script>window.isTaken = 1</script><img src=x onerror='window.isTaken = 1'><svg onload=isTaken=1>";
+pub(crate) const HTML: &str = "<script>window.isTaken = 1</script><img src=x onerror='window.isTaken = 1'><svg onload=isTaken=1>";
 
 /// Elements that only a program could have made.
 const MADE: &str = "all('script, iframe, object, embed, link, style, base, form form, .pool form, a')\
                     .concat(all('img').filter((image) => !image.src.startsWith('data:image/')))";
 
-fn is_text(browser: &Browser) {
+pub(crate) fn is_text(browser: &Browser) {
     let made = format!("return [window.isTaken ?? 0, {MADE}.length, document.title]");
     assert_eq!(browser.run(&made), json!([0, 0, "Hatchery"]));
 }

@@ -80,7 +80,7 @@ fn everything_is_reached_by_keyboard_with_a_visible_focus_and_a_name() {
         .until("text('.who') === 'administrator' && root.querySelector('.buttons button:enabled')");
     let mut reached = Vec::new();
     browser.run("root.activeElement?.blur();");
-    for _ in 0..14 {
+    for _ in 0..16 {
         browser.press(&[Key::Tab]);
         let focused = browser.run(
             "const focused = root.activeElement;

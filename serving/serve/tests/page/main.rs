@@ -13,4 +13,6 @@ mod life;
 mod looks;
 /// What it shows of the pool and of programs.
 mod pool;
+/// What it shows of recordings.
+mod recording;
 mod server;
