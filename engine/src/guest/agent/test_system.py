@@ -40,6 +40,8 @@ open('s.py','w').write('import sys, os\\nprint(__name__, os.path.basename(__file
 open('helper.py','w').write('x = 1\\n')
 show(['python3', 's.py', '1', '2'], capture_output=True, text=True)
 show(['python3', 's.py'], capture_output=True, text=True)
+open('bad.py','w').write('print(__file__)\\nraise ValueError("x")\\n')
+r=subprocess.run([PY, './bad.py'], capture_output=True, text=True); print((r.stdout + r.stderr).replace(os.getcwd(), '.'))
 show(['python3', 'missing.py'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 show([PY, '-c', 'x = input(); print(x * 2)'], input='ab\\n', capture_output=True, text=True)
 show([PY, '-c', 'import sys; sys.stdout.write(sys.stdin.read().upper())'], input=b'abc', stdout=subprocess.PIPE)
