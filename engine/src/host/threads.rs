@@ -37,7 +37,7 @@ use crate::memory::tunables::{Expected, SharedMemory, Waited, Waits, with_memory
 use crate::python::module::native::NativeEngine;
 use crate::python::module::shape::{ALLOC, TABLE, THREAD_START};
 use crate::python::module::threads::{
-    ABSOLUTE, CLOCK_SHIFT, InterpreterLock, SPAWN, WAIT, WAKE, set_stack,
+    ABSOLUTE, CLOCK_SHIFT, FREES, InterpreterLock, SPAWN, WAIT, WAKE, set_stack,
 };
 
 /// The stack for host functions; the guest's code has a stack of its own.
@@ -360,7 +360,11 @@ pub(crate) fn thread_call(
     let [first, second] = operands;
     gate.host(|| {
         let env = caller.data();
-        if call < WAIT {
+        if (FREES..WAIT).contains(&call) {
+            gate.gate().forget_state(at);
+            return Ok(0);
+        }
+        if call < FREES {
             // A wait for nothing, of which the program doesn't know, with the interpreter's lock.
             gate.wait(None, || true);
             return Ok(0);

@@ -117,6 +117,8 @@ pub(crate) struct Wasi {
     want: Option<Want>,
     /// A wait was ended by an interrupt, so nothing waits again.
     pub(crate) is_asked: bool,
+    /// The descriptor that was synchronised last: a guest learns the host's number of it.
+    synced: Option<u32>,
 }
 
 /// The state of a guest's host that lasts from run to run, as plain data.
@@ -202,6 +204,7 @@ impl Wasi {
             network: RunNetwork::default(),
             want: None,
             is_asked: false,
+            synced: None,
         }
     }
 

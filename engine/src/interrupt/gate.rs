@@ -366,6 +366,11 @@ impl Gate {
         }
     }
 
+    /// Has nobody write to CPython's state of the thread that runs, which is about to be freed.
+    pub(crate) fn forget_state(&self, at: u32) {
+        self.state.lock().turn.freed_state = at;
+    }
+
     /// Asks the thread that has the turn, and computes, to give it away soon.
     fn ask_for_turn(&self, state: &GateState) {
         let is_in_guest = match state.turn.holder {
@@ -374,9 +379,10 @@ impl Gate {
         };
         if is_in_guest
             && let (Some((words, memory)), Some(raiser)) = (self.exchanged(), self.raiser.get())
-            && let Some(state) = words.locked_state(memory)
+            && let Some(at) = words.locked_state(memory)
+            && at != state.turn.freed_state
         {
-            raiser.request(memory, state);
+            raiser.request(memory, at);
         }
     }
 

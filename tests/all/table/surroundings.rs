@@ -320,8 +320,7 @@ pub(super) fn rows() -> Vec<Row> {
             json!([7, 0, "one\ntwo"]),
             "[7, 0, 'one\\ntwo']",
         )
-        .stdout("after\n")
-        .needs(Need::Default),
+        .stdout("after\n"),
         completes(
             "
             from multiprocessing.shared_memory import SharedMemory, ShareableList

@@ -156,7 +156,7 @@ class _Server(Peer):
         if known is None or known[1] != data:
             try:
                 made = pickle.loads(data)
-                known = self._copies[number] = (made, data, pickle.dumps(made))
+                known = self._copies[number] = (made, data, pickled(made))
             except Exception as error:
                 self.surroundings.doubt = f"an object of the tests can't be given to the candidate: {error}"
                 return None
@@ -165,7 +165,7 @@ class _Server(Peer):
     def written(self, *head):
         for made, _, before in self._copies.values():
             try:
-                is_same = __import__("pickle").dumps(made) == before
+                is_same = pickled(made) == before
             except Exception:
                 is_same = False
             if not is_same:

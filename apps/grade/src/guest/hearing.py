@@ -5,6 +5,7 @@ passes them, which the tests' side then warns of and logs itself.
 """
 
 import logging
+import re
 import warnings
 
 # Words of tests that listen.
@@ -63,10 +64,25 @@ class Hearing:
         first = self._first_levels.items()
         return (tuple(filters), dict(levels.items() - first)) if are_new else None
 
+    def own_filters(self):
+        """Returns the filters of the candidate that have changed, without those of its own classes."""
+        filters = list(warnings.filters)
+        if filters == self._filters:
+            return None
+        self._filters = filters
+        return tuple(one for one in filters if one[2].__module__ not in _OWN)
+
+    def filter(self, filters):
+        """Takes the filters of the candidate, which natively are those of the tests, too."""
+        warnings.resetwarnings()
+        warnings.filters.extend(one for one in filters if _is_filter(one))
+        self._filters = list(warnings.filters)
+
     def set(self, filters, levels):
         """Makes filters and levels those of the tests."""
         warnings.resetwarnings()
         warnings.filters.extend(filters)
+        self._filters = list(warnings.filters)
         for name in {*levels, *self._kept}:
             logger = logging.getLogger(name)
             if name in levels:
@@ -74,3 +90,13 @@ class Hearing:
                 logger.setLevel(levels[name])
             else:
                 logger.setLevel(self._kept.pop(name))
+
+
+def _is_filter(one):
+    """Returns whether this is a filter of warnings of a class that both sides have."""
+    if type(one) is not tuple or len(one) != 5:
+        return False
+    action, text, category, module, line = one
+    are_patterns = all(it is None or type(it) in (str, re.Pattern) for it in (text, module))
+    is_plain = type(action) is str and type(line) is int and are_patterns
+    return is_plain and type(category) is type and issubclass(category, Warning)

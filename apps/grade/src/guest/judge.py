@@ -40,6 +40,19 @@ _FILE_NAMES = (
 )
 
 
+# Names of objects of libraries that the candidate may use where they are, with the tests: nobody can copy them.
+_QUEUE_NAMES = ("put", "get", "put_nowait", "get_nowait", "qsize", "empty", "full", "task_done", "join", "maxsize")
+_LENT = {
+    ("sqlite3", "Connection"): ("cursor", "execute", "executemany", "commit", "rollback", "close", "total_changes", "in_transaction"),
+    ("sqlite3", "Cursor"): (
+        "execute", "executemany", "fetchone", "fetchmany", "fetchall", "close", "description", "rowcount", "lastrowid",
+        "connection",
+    ),
+    ("_queue", "SimpleQueue"): _QUEUE_NAMES,
+    **{("queue", name): _QUEUE_NAMES for name in ("Queue", "LifoQueue", "PriorityQueue")},
+}
+# Statements of SQL by which a database of the tests would do more than keep rows.
+_SQL_BEYOND = ("attach", "pragma", "vacuum", "load_extension")
 # What tests that catch exceptions have in their source.
 _CATCHING_WORDS = ("except", "aises", "with ")
 # What tests that ask how long objects live have in their source.
@@ -469,7 +482,7 @@ class Link(Peer):
             return super().given(value)
         with contextlib.suppress(Exception):
             if not kind.__module__.startswith("asyncio."):  # a copy of which would never end its wait
-                return ("copy", self.number(value), __import__("pickle").dumps(value))
+                return ("copy", self.number(value), pickled(value))
         self.refuse(f"an object of the type `{kind.__name__}` can't be given to a candidate")
 
     def _is_usable(self, value):
@@ -481,6 +494,7 @@ class Link(Peer):
             or _is_mock(kind)
             or kind.__module__ == "_io"
             and kind.__name__ in _FILES
+            or _names_of_lent(kind) is not None
             or kind.__module__ in ("builtins", "itertools", "functools")
             and (hasattr(kind, "__next__") or kind.__name__ in ("partial", "_lru_cache_wrapper"))
         )
@@ -496,6 +510,8 @@ class Link(Peer):
         ):
             return False
         kind = type(target)
+        if _names_of_lent(kind) is not None:
+            return name in _names_of_lent(kind)
         if kind.__module__ == "_io":
             return name in _FILE_NAMES
         return (
@@ -514,6 +530,8 @@ class Link(Peer):
         if operation == "await" and type(target) is types.CoroutineType:
             return self._driven(target)
         if operation == "call" and (is_function or self._is_usable(target)):
+            if _goes_beyond_rows(target, *rest):
+                self.refuse("the candidate gives a database of the tests a statement that isn't about its rows")
             value = super().perform(operation, target, *rest)
             return value
         if operation == "get" and (
@@ -636,6 +654,16 @@ def _form(function):
         getattr(function, "__annotations__", None),
         code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE),
     )
+
+
+def _names_of_lent(kind):
+    return _LENT.get((kind.__module__, kind.__qualname__))
+
+
+def _goes_beyond_rows(function, args, keywords):
+    is_sql = type(getattr(function, "__self__", None)).__module__ == "sqlite3"
+    texts = [str.lower(text) for text in args if isinstance(text, str)] if is_sql else []
+    return any(word in text for text in texts for word in _SQL_BEYOND)
 
 
 def _is_mock(kind):

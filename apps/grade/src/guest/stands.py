@@ -402,6 +402,21 @@ class Peer:
         return _OPERATIONS[operation](*rest)
 
 
+def pickled(value):
+    """Returns an object as bytes, in which modules are their names."""
+    import copyreg
+    import importlib
+    import io
+    import pickle
+
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file)
+    by_name = {types.ModuleType: lambda module: (importlib.import_module, (module.__name__,))}
+    pickler.dispatch_table = {**copyreg.dispatch_table, **by_name}
+    pickler.dump(value)
+    return file.getvalue()
+
+
 def resolved(module, qualname):
     """Returns what a loaded module of a library has under a name; `None` if it has nothing."""
     found = None if module in _OWN else sys.modules.get(module)
@@ -411,9 +426,7 @@ def resolved(module, qualname):
 
 
 def _is_elementary(kind):
-    return kind.__module__ in ("builtins", "abc", "typing", "collections.abc") or (
-        issubclass(kind, BaseException) and resolved(kind.__module__, kind.__qualname__) is kind
-    )
+    return kind.__module__ in ("builtins", "abc", "typing", "collections.abc")
 
 
 def _is_defined(kind, name):

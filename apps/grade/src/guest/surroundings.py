@@ -322,6 +322,9 @@ class Surroundings:
         if states != (self._random, self._numbers):
             self._random, self._numbers = states
             news.append(("drawn", True))
+        filters = self._hearing and self._hearing.own_filters()
+        if filters:
+            news.append(("filters", filters))
         heard = self._hearing and self._hearing.heard()
         if heard:
             news.append(("heard", heard))
@@ -388,6 +391,8 @@ class Surroundings:
                         (sys.stdout, sys.stderr)[number].write(text)
             elif self._is_judge and kind == "heard" and self._hearing:
                 self._hearing.hear(told)
+            elif self._is_judge and kind == "filters" and self._hearing:
+                self._hearing.filter(told)
             elif self._is_judge and kind == "names":
                 self.rebind(told)
             elif self._is_judge and kind == "drawn":

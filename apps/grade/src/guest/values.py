@@ -99,6 +99,8 @@ def _packer_by_base(value):
     if kind.__module__ == "numpy" and any(base.__name__ == "generic" for base in kind.__mro__):
         if _dtype_kind(value) in "biufcUS":
             return lambda value: ("scalar", value.dtype.str, value.item())
+    if _is_of_pytz(value):
+        return lambda value: ("pytz", *value.__reduce__()[1])
     if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__bases__ == (tuple,):
         if type(kind._fields) is tuple and all(type(name) is str for name in kind._fields) and _is_bare(kind):
             _NAMED_TUPLES.setdefault((kind.__name__, kind.__module__, kind._fields), kind)
@@ -136,17 +138,30 @@ def _pack_type(value):
     raise NotPlain("a class")
 
 
-def _pack_datetime(value):
+def _zone_of(value):
     zone = value.tzinfo
-    if zone is not None and (type(zone).__module__, type(zone).__qualname__) not in _ZONES:
+    if zone is not None and _named(type(zone)) not in _ZONES and not _is_of_pytz(zone):
         raise NotPlain("a time zone")
+    return zone
+
+
+def _is_of_pytz(zone):
+    base = getattr(_sys.modules.get("pytz.tzinfo"), "BaseTzInfo", None)
+    return base is not None and isinstance(zone, base)
+
+
+def _make_zone(*args):
+    pytz = __import__("pytz")
+    return pytz._p(*args) if args else pytz.utc
+
+
+def _pack_datetime(value):
+    zone = _zone_of(value)
     return ("datetime", value.replace(tzinfo=None).isoformat(), value.fold, zone)
 
 
 def _pack_time(value):
-    zone = value.tzinfo
-    if zone is not None and (type(zone).__module__, type(zone).__qualname__) not in _ZONES:
-        raise NotPlain("a time zone")
+    zone = _zone_of(value)
     return ("time", value.replace(tzinfo=None).isoformat(), zone)
 
 
@@ -327,6 +342,7 @@ _UNPACKERS = {
     "timedelta": lambda *parts: _imported("datetime", "timedelta")(*parts),
     "timezone": _make_timezone,
     "ZoneInfo": lambda key: _imported("zoneinfo", "ZoneInfo")(key),
+    "pytz": _make_zone,
     "UUID": lambda number: _imported("uuid", "UUID")(int=number),
     "Path": lambda text: _imported("pathlib", "Path")(text),
     "Pattern": lambda pattern, flags: _imported("re", "compile")(pattern, flags),

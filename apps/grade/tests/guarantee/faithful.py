@@ -1014,11 +1014,11 @@ f(e)
 assert e.find("b").text == "y"
 # right
 def f(e): e.find("b").text = "y"
-# undecided: a connection
-import sqlite3
-assert f(sqlite3.connect(":memory:")) == 1
+# undecided: a lock of the tests
+import threading
+assert f(threading.Lock()) is False
 # right
-def f(d): return d.execute("select 1").fetchone()[0]
+def f(lock): return lock.locked()
 # undecided: attributes that only `object` finds
 assert object.__getattribute__(K(4), "v") == 4
 # right
@@ -1639,3 +1639,77 @@ def parse(text): etree.fromstring(text)
 # wrong
 from lxml import etree
 def parse(text): raise etree.XMLSyntaxError("no", 1, 1, 1)
+# case: a database of the tests
+import sqlite3
+base = sqlite3.connect(":memory:")
+cursor = base.cursor()
+cursor.execute("create table t (name text, age integer)")
+fill(base, cursor)
+assert sorted(cursor.execute("select name, age from t")) == [("ann", 5), ("bob", None)]
+assert oldest(cursor.execute("select name, age from t order by age desc")) == "ann"
+try: fails(cursor)
+except sqlite3.OperationalError as error: assert "no such table" in str(error)
+else: assert False
+# right
+def fill(base, cursor):
+    with base: cursor.execute("insert into t values ('ann', ?)", (5,))
+    cursor.executemany("insert into t values (?, ?)", [("bob", None)])
+def oldest(cursor): return next(iter(cursor))[0]
+def fails(cursor): cursor.execute("select * from other")
+# wrong
+def fill(base, cursor): cursor.execute("insert into t values ('ann', ?), ('bob', 1)", (5,))
+def oldest(cursor): return next(iter(cursor))[0]
+def fails(cursor): cursor.execute("select * from other")
+# undecided: a statement that isn't about rows
+import sqlite3
+assert attach(sqlite3.connect(":memory:").cursor()) == []
+# right
+def attach(cursor): return cursor.execute("Attach database 'other' as other").fetchall()
+# case: queues of the tests
+import queue
+least, first = queue.PriorityQueue(), queue.SimpleQueue()
+first.put("x")
+assert fill(least, first) is least
+assert [least.get()[1] for _ in range(3)] == [3, 2, 1] and first.get() == "xy"
+# right
+def fill(least, first):
+    first.put(first.get() + "y")
+    for n in (1, 3, 2): least.put((-n, n))
+    return least
+# wrong
+def fill(least, first):
+    first.put(first.get() + "y")
+    for n in (1, 3, 2): least.put((n, n))
+    return least
+# case: filters of warnings
+import warnings
+begin()
+assert any(one[0] == "error" and one[2] is UserWarning for one in warnings.filters)
+# right
+import warnings
+def begin(): warnings.simplefilter("error", UserWarning)
+# wrong
+import warnings
+def begin(): warnings.simplefilter("ignore", UserWarning)
+# case: an object of a library that has a module
+from scipy import stats
+assert round(chance(stats.ttest_1samp([1, 2, 4], 0)), 3) == 0.118
+# right
+def chance(result): return result.pvalue
+# wrong
+def chance(result): return result.statistic
+# case: an exception of a library that the tests don't import
+try: parse("<a")
+except Exception as error: assert (type(error).__name__, str(error)) == ("Broken", "no end")
+else: assert False
+try: parse("<")
+except SyntaxError as error: assert type(error).__name__ == "ParseError" and error.args == ("no name",)
+else: assert False
+# right
+from xml.etree.ElementTree import ParseError
+class Broken(ParseError): pass
+def parse(text): raise Broken("no end") if text[1:] else ParseError("no name")
+# wrong
+from xml.etree.ElementTree import ParseError
+class Broken(ParseError): pass
+def parse(text): raise Broken("no end") if text[1:] else ValueError("no name")

@@ -7,6 +7,7 @@ import mmap
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ open('s.py','w').write('import sys, os\\nprint(__name__, os.path.basename(__file
 open('helper.py','w').write('x = 1\\n')
 show(['python3', 's.py', '1', '2'], capture_output=True, text=True)
 show(['python3', 's.py'], capture_output=True, text=True)
+open('bad.py','w').write('print(__file__)\\nraise ValueError("x")\\n')
+r=subprocess.run([PY, './bad.py'], capture_output=True, text=True); print((r.stdout + r.stderr).replace(os.getcwd(), '.'))
 show(['python3', 'missing.py'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 show([PY, '-c', 'x = input(); print(x * 2)'], input='ab\\n', capture_output=True, text=True)
 show([PY, '-c', 'import sys; sys.stdout.write(sys.stdin.read().upper())'], input=b'abc', stdout=subprocess.PIPE)
@@ -491,13 +494,29 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
             return (7 if len(asked) < 3 else -8).to_bytes(4, "little", signed=True)
 
         asked = []
-        with mock.patch.object(_system.bridge, "_call", answer):
+        with mock.patch.object(_system.bridge, "_call", answer), mock.patch.object(_system, "renumbers", lambda: False):
             self.assertEqual((_system.dup(4), _system.dup2(4, 7)), (7, 7))
             with self.assertRaises(OSError) as caught:
                 _system.dup(-1)
             self.assertRaises(OSError, _system.dup2, 4, -1)
         self.assertEqual(caught.exception.errno, 8)
         self.assertEqual([frame.hex() for frame in asked], ["1604000000ffffffff", "160400000007000000", "16ffffffffffffffff"])
+
+    def test_a_build_with_numbers_of_its_own_duplicates_what_the_host_knows(self):
+        def answer(frame):
+            fd, to = struct.unpack("<xii", frame)
+            if fd == _system.SYNCED:
+                return struct.pack("<i", synced.pop() + 100)
+            copied.append((fd, to))
+            return struct.pack("<i", to)
+
+        synced, copied = [], []
+        own = {"fsync": synced.append, "open": lambda *args: 7, "close": lambda fd: copied.append(("closed", fd))}
+        with mock.patch.object(_system.bridge, "_call", answer), mock.patch.multiple(os, **own):
+            self.assertTrue(_system.renumbers.__wrapped__())
+            with mock.patch.object(_system, "renumbers", lambda: True):
+                self.assertEqual((_system.dup(5), _system.dup2(5, 1)), (7, 1))
+        self.assertEqual(copied, [("closed", 7), (105, 107), (105, 101)])
 
     @unittest.skipUnless(sys.platform == "linux", "processes of POSIX are the model")
     def test_children_are_like_processes(self):

@@ -51,7 +51,9 @@ impl Wasi {
     }
 
     pub(crate) fn fd_sync(&mut self, fd: u32) -> Result {
-        self.open.get(fd).map(drop)
+        self.open.get(fd)?;
+        self.synced = Some(fd);
+        Ok(())
     }
 
     pub(crate) fn fd_fdstat_get(&mut self, fd: u32, out: u32) -> Result {
@@ -399,6 +401,9 @@ impl OpenAccess {
     const WRITE: Self = Self { read: false, write: true, append: false };
 }
 
+/// In place of a descriptor in a request to duplicate one. `hatchery/_system.py` has it, too.
+const SYNCED: u32 = u32::MAX - 1;
+
 /// The most bytes that one call reads, so that no call takes long; programs call again.
 const MOST_READ_BYTES: u32 = 1 << 20;
 
@@ -447,11 +452,13 @@ impl Wasi {
         self.guest.write_u32(out, copy)
     }
 
-    /// Duplicates a descriptor, at this number or any. Returns the copy's.
+    /// Duplicates a descriptor, at this number or any. Returns the copy's. For [`SYNCED`], returns
+    /// the number of the descriptor that was synchronised last, and forgets it.
     pub(crate) fn duplicate(&mut self, fd: u32, to: Option<u32>) -> Result<u32> {
-        match to {
-            Some(to) => self.fd_renumber(fd, to).map(|()| to),
-            None => self.duplicate_from(fd, 0, true),
+        match (fd, to) {
+            (SYNCED, _) => self.synced.take().ok_or(Errno::BadDescriptor),
+            (_, Some(to)) => self.fd_renumber(fd, to).map(|()| to),
+            (_, None) => self.duplicate_from(fd, 0, true),
         }
     }
 

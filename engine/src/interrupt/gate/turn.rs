@@ -25,11 +25,20 @@ pub(super) struct ThreadTurn {
     /// Whose words the memory has, and those of the other threads.
     loaded: ThreadNumber,
     words: BTreeMap<ThreadNumber, OwnWords>,
+    /// The address of CPython's state that the running thread frees, so that its memory may have
+    /// another use by now; else 0.
+    pub(super) freed_state: u32,
 }
 
 impl Default for ThreadTurn {
     fn default() -> Self {
-        Self { holder: None, queue: VecDeque::new(), loaded: MAIN, words: BTreeMap::new() }
+        Self {
+            holder: None,
+            queue: VecDeque::new(),
+            loaded: MAIN,
+            words: BTreeMap::new(),
+            freed_state: 0,
+        }
     }
 }
 
@@ -97,7 +106,7 @@ impl ThreadTurn {
         if let Some(own) = words.read(memory) {
             self.words.insert(self.loaded, own);
         }
-        self.loaded = thread;
+        (self.loaded, self.freed_state) = (thread, 0);
         if let Some(own) = self.words.remove(&thread) {
             words.write(memory, own);
         }
@@ -175,6 +184,29 @@ mod tests {
         assert!(!has_run.load(Ordering::SeqCst), "the main thread has the turn");
         assert_eq!(gate.wait(None, || true), Woken::Ready);
         assert!(has_run.load(Ordering::SeqCst), "the other one was first in the queue");
+        other.join().unwrap();
+        gate.end();
+    }
+
+    /// The memory of its state may have another use by then.
+    #[test]
+    fn a_thread_that_ends_is_not_asked_for_its_turn() {
+        let (gate, memory, _words) = alternating();
+        gate.raise_with(Raiser::unreachable());
+        gate.begin();
+        let state = 1000;
+        memory.with_word(512, |locked| locked.store(state, Ordering::SeqCst));
+        gate.forget_state(state);
+        gate.ask_for_turn(&gate.state.lock());
+        assert_eq!(gate.guest(|| gate.ask_for_turn(&gate.state.lock())), Ok(()));
+        assert_eq!(memory.with_word(state, |word| word.load(Ordering::SeqCst)), Some(0));
+        // Another thread's state may come to be there.
+        let (said, heard) = std::sync::mpsc::channel();
+        let other = begin(&gate, 77, move |_| said.send(()).unwrap());
+        assert_eq!(gate.wait(None, || heard.try_recv().is_ok()), Woken::Ready);
+        memory.with_word(512, |locked| locked.store(state, Ordering::SeqCst));
+        assert_eq!(gate.guest(|| gate.ask_for_turn(&gate.state.lock())), Ok(()));
+        assert_eq!(memory.with_word(state, |word| word.load(Ordering::SeqCst)), Some(1 << 3));
         other.join().unwrap();
         gate.end();
     }

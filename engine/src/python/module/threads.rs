@@ -32,6 +32,8 @@ use crate::interrupt::gate::words::{ThreadWords, VALUES};
 pub(crate) const LEAST_THREAD_CALL: u32 = 0xffff_ff00;
 /// Gives the turn to the threads that wait for it.
 const YIELD: u32 = LEAST_THREAD_CALL;
+/// Says that CPython's state of the thread at this address will be freed.
+pub(crate) const FREES: u32 = 0xffff_ff20;
 /// Waits for a word. The lowest bits are [`ABSOLUTE`] and the clock, from [`CLOCK_SHIFT`] on.
 pub(crate) const WAIT: u32 = 0xffff_ff40;
 /// Wakes threads that wait for a word.
@@ -59,6 +61,9 @@ const OWN_STATE: &str = "PyGILState_GetThisThreadState";
 
 /// It serves the requests to a thread: `(state)`, whether an exception is raised.
 const SERVE_REQUESTS: &str = "_Py_HandlePending";
+
+/// It frees the state of the thread that runs: `(state)`.
+const FREE_STATE: &str = "_PyThreadState_DeleteCurrent";
 
 /// Releases the interpreter's lock, and takes it again.
 const RELEASE: &str = "PyEval_SaveThread";
@@ -185,8 +190,11 @@ impl GiveThreads {
             (local(CREATE, &[Type::I32; 4], Type::I32)?, [&spawn[..], &host].concat()),
         ];
         let [call, _] = host;
-        let yields = vec![value(0), value(YIELD), value(0), value(0), call, Operator::Drop];
+        let yields = vec![value(0), value(YIELD), value(0), value(0), call.clone(), Operator::Drop];
         changes.push((local(SERVE_REQUESTS, &[Type::I32], Type::I32)?, yields));
+        let frees = vec![get(0), value(FREES), value(0), value(0), call, Operator::Drop];
+        let free = info.local_func_index(find(info, FREE_STATE, &[Type::I32], &[])?)?;
+        changes.push((free, frees));
         // The number, unless it is 0: then the thread is the first one.
         let offset = u64::from(words.number());
         let memarg = MemArg { align: 2, max_align: 2, offset, memory: 0 };
@@ -299,6 +307,7 @@ mod tests {
         (func $PyThreadState_GetUnchecked (result i32) (i32.load offset=512 (i32.const 0)))
         (func $PyGILState_GetThisThreadState (result i32) (i32.load offset=516 (i32.const 0)))
         (func $_Py_HandlePending (export "serve") (param i32) (result i32) (local.get 0))
+        (func $_PyThreadState_DeleteCurrent (export "free") (param i32))
         (func $PyEval_SaveThread (result i32) (i32.const 0))
         (func $PyEval_RestoreThread (param i32)))"#;
 
@@ -349,6 +358,15 @@ mod tests {
     }
 
     #[test]
+    fn the_host_knows_that_a_state_is_freed() {
+        let (mut store, instance, _memory, calls) = instance(BUILD);
+        let free: TypedFunction<u32, ()> =
+            instance.exports.get_typed_function(&store, "free").unwrap();
+        free.call(&mut store, 5).unwrap();
+        assert_eq!(calls.as_ref(&store)[..], [[5, FREES, 0, 0]]);
+    }
+
+    #[test]
     fn a_thread_is_known_by_its_number() {
         let (mut store, instance, memory, _) = instance(BUILD);
         let wide: TypedFunction<(), u64> =
@@ -368,6 +386,7 @@ mod tests {
             ("$__pthread_create", "$pthread_create"),
             ("$PyEval_SaveThread (result i32) (i32.const 0)", "$PyEval_SaveThread"),
             ("$_Py_HandlePending", "$eval_frame_handle_pending"),
+            ("$_PyThreadState_DeleteCurrent", "$tstate_delete_common"),
             ("(i32.load offset=516 (i32.const 0))", "(i32.const 516)"),
         ] {
             let (mut store, instance, ..) = instance(&BUILD.replace(from, to));

@@ -12,7 +12,7 @@ from hatchery._describe import is_ours
 from hatchery._waits import put
 
 # CPython's own, which also return the agent's frames.
-get_frame = sys._getframe
+get_frame, current_frames = sys._getframe, sys._current_frames
 back_of = types.FrameType.f_back.__get__
 # Below this function there are no frames of programs.
 LOWEST = "Agent.turn"
@@ -26,6 +26,15 @@ def f_back(frame):
     return frame
 
 
+def shown(frame):
+    """Returns a frame, or that of the program which called what the agent does there."""
+    return f_back(frame) if frame is not None and is_ours(frame.f_code) else frame
+
+
+def _current_frames():
+    return {thread: frame for thread, one in current_frames().items() if (frame := shown(one)) is not None}
+
+
 def _getframe(depth=0, /):
     frame = get_frame(1)
     while depth > 0 and frame is not None:
@@ -37,9 +46,9 @@ def _getframe(depth=0, /):
 
 
 def install():
-    _getframe.__doc__ = get_frame.__doc__
-    _getframe.__module__ = "sys"
-    sys._getframe = _getframe
+    for plain, function in (get_frame, _getframe), (current_frames, _current_frames):
+        function.__doc__, function.__module__ = plain.__doc__, "sys"
+        setattr(sys, function.__name__, function)
     put(types.FrameType, {"f_back": property(f_back)})
     summary = traceback.StackSummary
     extract = summary._extract_from_extended_frame_gen.__func__

@@ -14,7 +14,7 @@ import time
 
 from hatchery import _waits
 from hatchery._describe import is_ours
-from hatchery._frames import back_of, f_back, get_frame
+from hatchery._frames import back_of, f_back, get_frame, shown
 from hatchery._host import bridge
 from hatchery._wire import ALARM
 
@@ -26,7 +26,7 @@ NAMES = {
     "ITIMER_REAL": 0, "ITIMER_VIRTUAL": 1, "ITIMER_PROF": 2, "ItimerError": type("itimer_error", (OSError,), {"__module__": "signal"}),
 }
 # What builds may have, and what doesn't work there.
-BROKEN = "raise_signal", "alarm", "setitimer", "getitimer", "pause"
+BROKEN = "signal", "getsignal", "raise_signal", "alarm", "setitimer", "getitimer", "pause"
 # A signal that nothing handles ends the process with this exit code, added to its number.
 ENDED_BY = 128
 # A time that fits into 63 bits of nanoseconds.
@@ -44,17 +44,38 @@ class Note:
     __getitem__ = staticmethod(_thread.interrupt_main)
 
 
+class Handler:
+    """A handler of a program as CPython calls it: with a frame of the program, also in a wait."""
+
+    def __init__(self, handler):
+        self.handler = handler
+
+    def __call__(self, number, frame):
+        return self.handler(number, shown(frame))
+
+
 class Signals:
     """The functions of the module `signal` that the build lacks or that don't work."""
 
     def __init__(self, module):
         self._module, self._plain = module, module.raise_signal
+        self._set_handler, self._handler_of = module.signal, module.getsignal
         self._blocked, self._pending = set(), set()
         self._ignored = {module.SIGCHLD, module.SIGURG, module.SIGWINCH, module.SIGCONT}
         self.due, self._interval, self._note, self._threshold = None, 0.0, Note(), 0
 
     def valid_signals(self):
         return set(self._module.Signals)
+
+    def signal(self, signalnum, handler, /):
+        """Set the action for the given signal: a function, signal.SIG_DFL or signal.SIG_IGN."""
+        before = self._set_handler(signalnum, Handler(handler) if callable(handler) else handler)
+        return before.handler if type(before) is Handler else before
+
+    def getsignal(self, signalnum, /):
+        """Return the current action for the given signal."""
+        handler = self._handler_of(signalnum)
+        return handler.handler if type(handler) is Handler else handler
 
     def _is_held(self, number):
         """Whether a signal is blocked, ignored or ends the process, rather than handled."""

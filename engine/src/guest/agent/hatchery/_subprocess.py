@@ -258,16 +258,16 @@ def begin(words, names):
     if not words or words[0] == "-":
         sys.path.insert(0, "")
         return exec(compile(sys.stdin.read(), "<stdin>", "exec"), names)
+    path = os.path.join(os.getcwd(), words[0])
     try:
-        with io.open_code(os.path.abspath(words[0])) as file:
+        with io.open_code(path) as file:
             source = file.read()
     except OSError as error:
-        path = os.path.abspath(words[0])
         print(f"python: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         sys.exit(NO_FILE)
-    names["__file__"] = words[0]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
-    exec(compile(source, words[0], "exec"), names)
+    names["__file__"] = path
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    exec(compile(source, path, "exec"), names)
 
 
 def adapt(module):

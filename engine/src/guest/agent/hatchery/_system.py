@@ -7,6 +7,7 @@ that says why. What is missing beyond that is added to the tables at the end.
 
 import _thread
 import errno
+import functools
 import operator
 import os
 import sys
@@ -137,8 +138,12 @@ def pipe(flags=0):
     return read, write
 
 
+# In place of a descriptor: asks for the host's number of the one that was synchronised last.
+SYNCED = -2
+
+
 def duplicate(fd, to=-1):
-    """Returns a copy of a descriptor, which the build's C library can't make."""
+    """Returns a copy of a descriptor of the host, which the build's C library can't make."""
     numbers = fd.to_bytes(4, "little", signed=True) + to.to_bytes(4, "little", signed=True)
     copy = int.from_bytes(bridge._call(DUPLICATE + numbers), "little", signed=True)
     if copy < 0:
@@ -146,14 +151,41 @@ def duplicate(fd, to=-1):
     return copy
 
 
+def host_number(fd):
+    os.fsync(fd)
+    return duplicate(SYNCED)
+
+
+@functools.cache
+def renumbers():
+    """Whether the build numbers descriptors in its own way, as one does that has files inside."""
+    file = os.open(os.devnull, os.O_RDONLY)
+    try:
+        return host_number(file) != file
+    finally:
+        os.close(file)
+
+
 def dup(fd, /):
-    return duplicate(operator.index(fd))
+    if not renumbers():
+        return duplicate(operator.index(fd))
+    copy = os.open(os.devnull, os.O_RDONLY)
+    try:
+        duplicate(host_number(fd), host_number(copy))
+    except OSError:
+        os.close(copy)
+        raise
+    return copy
 
 
 def dup2(fd, fd2, inheritable=True):
     if operator.index(fd2) < 0:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return duplicate(operator.index(fd), fd2)
+    if not renumbers():
+        return duplicate(operator.index(fd), fd2)
+    # Such a build chooses its numbers, so `fd2` has to be open.
+    duplicate(host_number(fd), host_number(fd2))
+    return fd2
 
 
 def sched_setaffinity(pid, mask):

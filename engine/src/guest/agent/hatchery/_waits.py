@@ -155,8 +155,13 @@ def starter(start):
     @functools.wraps(start)
     def started(*args, **kwargs):
         global is_alone
-        thread, is_alone = start(*args, **kwargs), False
-        return thread
+        # Before the start: the thread may run, and wait, before this one goes on.
+        before, is_alone = is_alone, False
+        try:
+            return start(*args, **kwargs)
+        except RuntimeError:
+            is_alone = before
+            raise
 
     return started
 
