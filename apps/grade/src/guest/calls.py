@@ -99,7 +99,8 @@ def _is_right(entry, given, value, expected, atol):
     rule = _RULES.get(entry)
     if rule == "root":
         at_root = sum(factor * value**power for power, factor in enumerate(given[0]))
-        return abs(at_root) <= max(atol, 1e-4)
+        # Its sums differ between versions of Python, so what the solution returns may be beyond the limit.
+        return value == expected or abs(at_root) <= max(atol, 1e-4)
     if rule == "set":
         is_same = set(value) == set(expected)
     elif rule == "found":
