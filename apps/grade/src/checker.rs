@@ -1,5 +1,7 @@
 //! Compares the output of a program with the expected one.
 
+use std::collections::BTreeSet;
+
 use hatchery::error::counted;
 
 use crate::task::Checker;
@@ -15,6 +17,7 @@ pub(crate) fn wrong(checker: &Checker, output: &str, expected: &str) -> Option<S
             (!is_same).then(|| format!("{} instead of {}", shown(output), shown(expected)))
         }
         Checker::Lines => differing_lines(output, expected),
+        Checker::Apps => differing_by_apps(output, expected),
         Checker::Tokens => differing(output, expected, |one, other| one == other),
         Checker::Floats(tolerance) => {
             differing(output, expected, |one, other| one == other || near(one, other, *tolerance))
@@ -58,6 +61,46 @@ fn differing_lines(output: &str, expected: &str) -> Option<String> {
     };
     let (place, (line, other)) = lines.zip(others).enumerate().find(|pair| !are_same(pair))?;
     Some(format!("line {} is {} instead of {}", place + 1, shown(line.trim()), shown(other.trim())))
+}
+
+/// Compares as APPS does. Lines must be the same but for white space; or each a number near the other's; or
+/// have the same words, or numbers of three decimals, where neither the order of lines nor that of words in
+/// them counts, nor how often they occur.
+fn differing_by_apps(output: &str, expected: &str) -> Option<String> {
+    fn lines(text: &str) -> impl Iterator<Item = &str> {
+        text.lines().map(str::trim).filter(|line| !line.is_empty())
+    }
+    fn sets<Word: Ord>(
+        text: &str,
+        word: impl Fn(&str) -> Option<Word>,
+    ) -> Option<BTreeSet<BTreeSet<Word>>> {
+        lines(text).map(|line| line.split_whitespace().map(&word).collect()).collect()
+    }
+    let numbers =
+        |text: &str| lines(text).map(|line| line.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+    let are_near = |one: &[f64], other: &[f64]| {
+        let mut pairs = one.iter().zip(other);
+        one.len() == other.len()
+            && pairs.all(|(one, other)| {
+                one == other || (one - other).abs() <= 1e-8 + 1e-5 * other.abs()
+            })
+    };
+    let rounded = |word: &str| {
+        let number = word.parse::<f64>().ok().filter(|number| !number.is_nan())?;
+        let text = format!("{number:.3}");
+        Some(if text == "-0.000" { "0.000".to_owned() } else { text })
+    };
+    let word = |word: &str| Some(word.to_owned());
+    let is_same =
+        numbers(output).zip(numbers(expected)).is_some_and(|(one, other)| are_near(&one, &other))
+            || sets(output, word) == sets(expected, word)
+            || sets(output, rounded).is_some_and(|found| Some(found) == sets(expected, rounded));
+    if is_same {
+        return None;
+    }
+    let pair = lines(output).zip(lines(expected)).find(|(one, other)| one != other);
+    let (one, other) = pair.unwrap_or((output, expected));
+    Some(format!("{} instead of {}", shown(one), shown(other)))
 }
 
 /// Returns a decimal number in the one form that all equal ones have: its sign, its digits without zeros
@@ -111,7 +154,7 @@ mod tests {
     #[test]
     fn checkers_accept_what_they_say_and_nothing_else() {
         let (exact, tokens, floats) = (Checker::Exact, Checker::Tokens, Checker::Floats(1e-6));
-        let lines = Checker::Lines;
+        let (lines, apps) = (Checker::Lines, Checker::Apps);
         for (checker, output, expected, is_right) in [
             (&exact, "1 2\n", "1 2", true),
             (&exact, "1  2\n", "1 2", false),
@@ -125,6 +168,19 @@ mod tests {
             (&lines, "50000000000000001", "50000000000000000", false),
             (&lines, "1.5 a", "1.50 a", false),
             (&lines, "", "1", false),
+            (&lines, "0.1000000000000000055", "0.1", false),
+            (&apps, " a b\n\nc ", "a b\nc\n", true),
+            (&apps, "c\nb a", "a b\nc", true),
+            (&apps, "a a b", "a b", true),
+            (&apps, "a\nb", "a b", false),
+            (&apps, "a b c", "a b", false),
+            (&apps, "100000.5\n2", "100001\n2.0", true),
+            (&apps, "100002\n2", "100001\n2.0", true),
+            (&apps, "10002\n2", "10001\n2.0", false),
+            (&apps, "0.3333 -0.0001", "0.33331 0", true),
+            (&apps, "0.333 1", "0.334 1", false),
+            (&apps, "", "1", false),
+            (&apps, "nan", "nan 1", false),
             (&floats, "0.3333333", "0.33333333", true),
             (&floats, "1000000.5", "1000000", true),
             (&floats, "0.34", "0.33", false),

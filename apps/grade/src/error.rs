@@ -28,12 +28,12 @@ pub enum GradeError {
     /// Nothing is there that could be graded.
     #[error("the tasks have no solutions: give SAMPLES, a file with programs")]
     NoSamples,
-    /// A line of a file isn't a JSON object.
-    #[error("line {0} of `{1}` isn't a JSON object")]
-    NotJson(usize, PathBuf, #[source] serde_json::Error),
-    /// A line of a file is no task, sample or result.
-    #[error("line {0} of `{1}` can't be used")]
-    Line(usize, PathBuf, #[source] InvalidLine),
+    /// A line of a file, or an item of its list, isn't a JSON object.
+    #[error("{0} of `{1}` isn't a JSON object")]
+    NotJson(String, PathBuf, #[source] serde_json::Error),
+    /// A line of a file, or an item of its list, is no task, sample or result.
+    #[error("{0} of `{1}` can't be used")]
+    Line(String, PathBuf, #[source] InvalidLine),
     /// The pool refuses a job.
     #[error("the pool refused a job")]
     Pool(#[from] hatchery::Error),
@@ -56,9 +56,10 @@ pub enum InvalidLine {
     #[error(
         "its fields match no known form of tasks (human-eval: `prompt`, `entry_point`, `test`; \
          MBPP: \
-         `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; APPS and TACO: \
-         `input_output`; LiveCodeBench: `public_test_cases`; CodeContests: `public_tests`; plain: \
-         `tests`)"
+         `test_list`; EvalPlus: `base_input`; BigCodeBench: `complete_prompt`, `test`; ClassEval: \
+         `solution_code`, `test`; DS-1000: `code_context`; ODEX: `test_start`, `test`; APPS and TACO: \
+         `input_output`; LiveCodeBench: `public_test_cases`; CodeContests: `public_tests`; CRUXEval: \
+         `code`, `input`, `output`; plain: `tests`)"
     )]
     NoTask,
     /// A field is missing or has another type.
@@ -68,7 +69,9 @@ pub enum InvalidLine {
     #[error("it isn't a result of `hatchery grade`")]
     NoResult,
     /// It has no program.
-    #[error("it has no program: `completion`, `solution`, `program` and `code` are missing")]
+    #[error(
+        "it has no program: `completion`, `solution`, `program`, `code` and `code_list` are missing"
+    )]
     NoProgram,
     /// Its task isn't among the tasks.
     #[error("there is no task `{0}`")]
@@ -78,7 +81,7 @@ pub enum InvalidLine {
     TwoTasks(String),
     /// The checker isn't one of those that exist.
     #[error(
-        "`checker` must be `exact`, `lines`, `tokens`, `{{\"floats\": TOLERANCE}}` or \
+        "`checker` must be `exact`, `lines`, `apps`, `tokens`, `{{\"floats\": TOLERANCE}}` or \
          `{{\"program\": SOURCE}}`"
     )]
     Checker,

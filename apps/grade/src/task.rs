@@ -1,8 +1,9 @@
 //! A task: what a candidate must write, and how it is tested.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::{GradeError, InvalidLine};
 
 mod cases;
+mod data_science;
 pub(crate) mod forms;
 
 /// A task with its tests.
@@ -22,8 +24,14 @@ pub struct Task {
     pub id: String,
     /// What stands before a sample's `completion`; empty if a completion is a program.
     pub prompt: String,
+    /// What stands behind a sample's `completion`.
+    pub suffix: String,
     /// What stands before each program: imports that its data set makes for it.
     pub prelude: String,
+    /// What stands behind each program.
+    pub epilogue: String,
+    /// What a sample is.
+    pub answer: AnswerForm,
     /// The function that is asked for, if the task names it.
     pub entry_point: Option<String>,
     /// A program that solves it, if the task has one.
@@ -34,6 +42,20 @@ pub struct Task {
     pub helpers: String,
     /// Its tests.
     pub suite: Suite,
+}
+
+/// What a sample of a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnswerForm {
+    /// A program.
+    #[default]
+    Program,
+    /// A program in which each tab becomes four spaces, as in ODEX.
+    Detabbed,
+    /// Text that the tests put into programs of their own, as in DS-1000.
+    Snippet,
 }
 
 /// How answers are tested.
@@ -97,8 +119,12 @@ pub struct Case {
 pub enum Checker {
     /// It must be the same, but for white space at the end.
     Exact,
-    /// The lines must be the same, but for white space around them, or have the same numbers.
+    /// The lines must be the same, but for white space around them, or have the same numbers. A program may
+    /// leave with any exit code. The rules of LiveCodeBench.
     Lines,
+    /// The lines must have the same words or numbers, in any order. A program may leave with any exit code.
+    /// The rules of APPS.
+    Apps,
     /// The words must be the same, whatever white space is between them.
     Tokens,
     /// The words must be the same, or numbers that differ by at most this, absolutely or relatively.
@@ -118,7 +144,7 @@ impl Task {
     }
 }
 
-/// Reads tasks, of any form, from a file of JSON lines, which may be compressed by gzip.
+/// Reads tasks, of any form, from a file of JSON lines or one JSON list, which may be compressed by gzip.
 ///
 /// A line that can't be used costs no other; if it has an id, it also is a task, whose samples can't be
 /// graded.
@@ -128,17 +154,29 @@ impl Task {
 pub fn read_tasks(path: &Path, options: TaskOptions) -> Result<Lines<Task>, GradeError> {
     let mut seen = HashSet::new();
     let mut unusable = Vec::new();
-    let parse = |line: usize, object: Map<String, Value>| {
-        let id = forms::id(&object).unwrap_or_else(|| format!("line {line}"));
+    let parse = |place: &str, object: Map<String, Value>| {
+        let id = forms::id(&object).unwrap_or_else(|| place.to_owned());
+        let id = match forms::may_repeat(&object) {
+            true => unused(&seen, id),
+            false => id,
+        };
         if !seen.insert(id.clone()) {
             return Err(InvalidLine::TwoTasks(id));
         }
-        forms::task(&object, id.clone(), options)
-            .inspect_err(|problem| unusable.push(forms::unusable(id, problem)))
+        let task = forms::task(&object, id.clone(), options)
+            .inspect_err(|problem| unusable.push(forms::unusable(id, problem)));
+        Ok(vec![task?])
     };
     let mut lines = read(path, parse)?.any(path)?;
     lines.read.append(&mut unusable);
     Ok(lines)
+}
+
+/// Returns an id, or, if there is such a task, the id with a number: `7/2` for the second task `7`.
+fn unused(seen: &HashSet<String>, id: String) -> String {
+    let numbered = (2..).map(|number| format!("{id}/{number}"));
+    let mut names = std::iter::once(id.clone()).chain(numbered);
+    names.find(|name| !seen.contains(name)).unwrap_or(id)
 }
 
 /// What of a task is used.
@@ -160,9 +198,9 @@ pub struct Sample {
     pub code: String,
 }
 
-/// Reads samples from a file of JSON lines, which may be compressed by gzip. A `solution`, `program` or
-/// `code` is a program; a `completion` follows the prompt of its task. A line that can't be used, or is
-/// no sample of one of the tasks, costs no other.
+/// Reads samples from a file of JSON lines or one JSON list, which may be compressed by gzip. A `solution`,
+/// `program` or `code` is a program; a `completion` follows the prompt of its task; a `code_list` has
+/// several programs. A line that can't be used, or is no sample of one of the tasks, costs no other.
 ///
 /// # Errors
 /// The file can't be read, or has no sample.
@@ -170,15 +208,17 @@ pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeE
     let places: HashMap<&str, usize> =
         tasks.iter().enumerate().map(|(place, task)| (task.id.as_str(), place)).collect();
     let mut counts = vec![0; tasks.len()];
-    let parse = |_, object: Map<String, Value>| {
+    let parse = |_: &str, object: Map<String, Value>| {
         let id = forms::id(&object).ok_or(InvalidLine::Field("task_id", "a text or a number"))?;
         let Some(&place) = places.get(id.as_str()) else {
             return Err(InvalidLine::UnknownTask(id));
         };
         let task = &tasks[place];
-        let code = forms::program(&object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
-        counts[place] += 1;
-        Ok(Sample::new(task, place, counts[place] - 1, &code))
+        let codes = forms::programs(&object, task).ok_or(InvalidLine::NoProgram)?;
+        let first = counts[place];
+        counts[place] += codes.len() as u64;
+        let numbered = (first..).zip(&codes);
+        Ok(numbered.map(|(number, code)| Sample::new(task, place, number, code)).collect())
     };
     read(path, parse)?.any(path)
 }
@@ -189,8 +229,10 @@ pub fn read_samples(path: &Path, tasks: &[Task]) -> Result<Lines<Sample>, GradeE
 /// # Errors
 /// No task has either.
 pub fn own_samples(tasks: &[Task]) -> Result<Vec<Sample>, GradeError> {
-    let code = |task: &Task| task.sample.clone().or_else(|| task.solution.clone());
-    let with_code = |(place, task)| Some(Sample::new(task, place, 0, &code(task)?));
+    let with_code = |(place, task): (usize, &Task)| match &task.sample {
+        Some(code) => Some(Sample::new(task, place, 0, code)),
+        None => task.solution.clone().map(|code| Sample { task: place, number: 0, code }),
+    };
     let samples: Vec<Sample> = tasks.iter().enumerate().filter_map(with_code).collect();
     let is_usable = |sample: &Sample| !matches!(tasks[sample.task].suite, Suite::Unusable(_));
     match samples.iter().any(is_usable) {
@@ -205,14 +247,20 @@ impl Sample {
     /// # Errors
     /// It has no program.
     pub fn parse(object: &Map<String, Value>, task: &Task) -> Result<Self, InvalidLine> {
-        let code = forms::program(object, &task.prompt).ok_or(InvalidLine::NoProgram)?;
-        Ok(Self::new(task, 0, 0, &code))
+        let codes = forms::programs(object, task).ok_or(InvalidLine::NoProgram)?;
+        let code = codes.first().ok_or(InvalidLine::NoProgram)?;
+        Ok(Self::new(task, 0, 0, code))
     }
 
     fn new(of: &Task, task: usize, number: u64, code: &str) -> Self {
         // A byte-order mark is no part of a program.
         let code = code.strip_prefix('\u{feff}').unwrap_or(code);
-        Self { task, number, code: format!("{}{code}", of.prelude) }
+        let code = match of.answer {
+            AnswerForm::Program => Cow::Borrowed(code),
+            AnswerForm::Detabbed => Cow::Owned(code.replace('\t', "    ")),
+            AnswerForm::Snippet => Cow::Owned(data_science::program(code)),
+        };
+        Self { task, number, code: format!("{}{code}{}", of.prelude, of.epilogue) }
     }
 }
 
@@ -251,13 +299,14 @@ impl<T> Lines<T> {
     }
 }
 
-/// Reads a file of JSON objects, one a line, each with its number from 1. Empty lines don't count.
+/// Reads a file of JSON objects: one a line, or one list of them. What is read of one gets its place: `line 1`
+/// or `item 1`. Empty lines don't count.
 ///
 /// # Errors
 /// The file can't be read or decompressed.
 pub(crate) fn read<T>(
     path: &Path,
-    mut parse: impl FnMut(usize, Object) -> Result<T, InvalidLine>,
+    mut parse: impl FnMut(&str, Object) -> Result<Vec<T>, InvalidLine>,
 ) -> Result<Lines<T>, GradeError> {
     let unreadable = |source| GradeError::Read(path.to_owned(), source);
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
@@ -266,25 +315,45 @@ pub(crate) fn read<T>(
         true => Box::new(MultiGzDecoder::new(file)),
         false => Box::new(file),
     };
+    let mut source: Box<dyn BufRead> = Box::new(BufReader::new(source.take(MOST_BYTES)));
     let mut lines = Lines { read: Vec::new(), bad: Vec::new() };
-    for (index, bytes) in BufReader::new(source.take(MOST_BYTES)).split(b'\n').enumerate() {
-        let (line, bytes) = (index + 1, bytes.map_err(unreadable)?);
-        // Some editors begin a file with a byte-order mark.
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii();
-        if bytes.is_empty() {
-            continue;
-        }
-        let path = path.to_owned();
-        let parsed = match serde_json::from_slice(bytes) {
-            Ok(object) => {
-                parse(line, object).map_err(|problem| GradeError::Line(line, path, problem))
-            }
-            Err(source) => Err(GradeError::NotJson(line, path, source)),
+    let mut add = |place: String, object: Result<Object, serde_json::Error>| {
+        let parsed = match object {
+            Ok(object) => parse(&place, object)
+                .map_err(|problem| GradeError::Line(place, path.to_owned(), problem)),
+            Err(source) => Err(GradeError::NotJson(place, path.to_owned(), source)),
         };
         match parsed {
-            Ok(parsed) => lines.read.push(parsed),
+            Ok(mut parsed) => lines.read.append(&mut parsed),
             Err(error) => lines.bad.push(error),
+        }
+    };
+    if without_mark(source.fill_buf().map_err(unreadable)?).starts_with(b"[") {
+        let mut bytes = Vec::new();
+        source.read_to_end(&mut bytes).map_err(unreadable)?;
+        match serde_json::from_slice::<Vec<Value>>(without_mark(&bytes)) {
+            Ok(items) => {
+                for (index, item) in items.into_iter().enumerate() {
+                    add(format!("item {}", index + 1), serde_json::from_value(item));
+                }
+                return Ok(lines);
+            }
+            // A file of lines, of which the first is no object.
+            Err(_) => source = Box::new(Cursor::new(bytes)),
+        }
+    }
+    for (index, bytes) in source.split(b'\n').enumerate() {
+        let bytes = bytes.map_err(unreadable)?;
+        let bytes = without_mark(&bytes);
+        if !bytes.is_empty() {
+            add(format!("line {}", index + 1), serde_json::from_slice(bytes));
         }
     }
     Ok(lines)
+}
+
+/// Returns text without white space around it, and without the byte-order mark with which some editors begin
+/// a file.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii()
 }

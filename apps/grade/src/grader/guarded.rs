@@ -130,7 +130,7 @@ pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> Stri
         Suite::Code { tests, setup, check } => (tests, setup.as_str(), check.as_deref(), None),
         Suite::Calls { inputs, outputs, tolerance } => {
             let calls = json!({
-                "inputs": inputs, "outputs": outputs, "atol": tolerance, "rules": "evalplus",
+                "inputs": inputs, "outputs": outputs, "atol": tolerance, "rules": "evalplus", "id": task.id,
             });
             (&no_tests, "", None, Some(calls))
         }
@@ -151,7 +151,8 @@ pub(super) fn message(task: &Task, code: &str, kinds: Option<&[String]>) -> Stri
         "helpers": guest::with_wide_maxsize(&task.helpers),
         "kinds": kinds,
         "has_solution": task.solution.is_some(),
-        "completes": !task.prompt.is_empty() && code.starts_with(&task.prompt),
+        "completes": !task.prompt.is_empty()
+            && code.strip_prefix(&task.prelude).unwrap_or(code).starts_with(&task.prompt),
     })
     .to_string()
 }

@@ -485,8 +485,8 @@ def _run_nothing(*_, **__):
 def _missing(error):
     """Returns that tests import a module that isn't there."""
     return Unsupported(
-        f"the tests import `{error.name}`, which the image doesn't have (`--package` adds packages); "
-        "what a candidate defines they import from `solution`"
+        f"the tests import `{error.name}`, which the image doesn't have (`--packages common` or `--package` "
+        "adds it); what a candidate defines they import from `solution`"
     )
 
 

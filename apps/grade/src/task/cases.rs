@@ -68,7 +68,7 @@ fn apps(object: &Object) -> Result<Cases, InvalidLine> {
     let name = given.get("fn_name").or_else(|| object.get("fn_name")).and_then(Value::as_str);
     let Some(function) = name else {
         let cases = pairs.map(|(stdin, stdout)| Case { stdin: text(stdin), stdout: text(stdout) });
-        let suite = Suite::Stdio { cases: cases.collect(), checker: Checker::Tokens };
+        let suite = Suite::Stdio { cases: cases.collect(), checker: Checker::Apps };
         return Ok(Cases { suite, function: None, prelude: APPS });
     };
     let is_text = inputs.iter().all(Value::is_string) && outputs.iter().all(Value::is_string);
@@ -85,6 +85,12 @@ fn apps(object: &Object) -> Result<Cases, InvalidLine> {
     }
     let suite = Suite::Pairs { inputs: inputs.clone(), outputs: outputs.clone(), is_apps: true };
     Ok(Cases { suite, function: Some(function.to_owned()), prelude: APPS })
+}
+
+/// Returns the first of the solutions that APPS and TACO have, which are a list or one as text.
+pub(super) fn first_solution(object: &Object) -> Option<String> {
+    let solutions = object.get("solutions").and_then(parsed)?;
+    solutions.as_array()?.first()?.as_str().map(str::to_owned)
 }
 
 /// Reads `public_test_cases`, `private_test_cases` and `metadata` of LiveCodeBench.

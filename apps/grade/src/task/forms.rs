@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Case, Checker, Suite, Task, TaskOptions, cases};
+use super::{AnswerForm, Case, Checker, Suite, Task, TaskOptions, cases, data_science};
 use crate::error::InvalidLine;
 
 type Object = Map<String, Value>;
@@ -15,41 +15,57 @@ pub(crate) fn task(object: &Object, id: String, options: TaskOptions) -> Result<
     } else if has("test_list") {
         mbpp(object, id, options)
     } else if has("complete_prompt") {
-        tested(object, id, "complete_prompt", None)
+        big_code_bench(object, id)
+    } else if has("code_context") {
+        data_science::task(object, id)
+    } else if has("test_start") {
+        odex(object, id)
     } else if has("test") && has("prompt") {
         tested(object, id, "prompt", Some("check"))
     } else if has("tests") || has("test") {
         plain(object, id)
     } else if has("public_test_cases") || has("public_tests") || has("input_output") {
         of_cases(object, id)
+    } else if has("code") && has("input") && has("output") {
+        return crux_eval(object, id);
     } else {
         Err(InvalidLine::NoTask)
     }?;
-    Ok(Task { sample: program(object, &task.prompt), ..task })
+    let sample = programs(object, &task).and_then(|programs| programs.into_iter().next());
+    Ok(Task { sample: sample.or(task.sample.clone()), ..task })
+}
+
+/// Returns whether the data set of a line has several tasks of one id: ODEX has two for some questions.
+pub(super) fn may_repeat(object: &Object) -> bool {
+    object.contains_key("test_start")
 }
 
 /// Returns the id of a line: a text, or a number as text.
 pub(crate) fn id(object: &Object) -> Option<String> {
     let names = ["task_id", "id", "question_id", "problem_id"];
-    match names.iter().find_map(|name| object.get(*name))? {
+    let in_metadata = || object.get("metadata")?.get("problem_id");
+    match names.iter().find_map(|name| object.get(*name)).or_else(in_metadata)? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
 }
 
-/// Returns the program of a sample: a `completion` follows the prompt, the others are whole.
-pub(crate) fn program(object: &Object, prompt: &str) -> Option<String> {
-    let completion = first_text(object, &["completion"]).map(|text| format!("{prompt}{text}"));
-    completion.or_else(|| first_text(object, &["program", "solution", "code"]))
+/// Returns the programs of a sample: a `completion` stands between prompt and suffix, the others are whole.
+pub(crate) fn programs(object: &Object, task: &Task) -> Option<Vec<String>> {
+    let completion = first_text(object, &["completion"])
+        .map(|text| format!("{}{text}{}", task.prompt, task.suffix));
+    let program = completion.or_else(|| first_text(object, &["program", "solution", "code"]));
+    let several = || all_texts(object.get("code_list")?.as_array()?);
+    program.map(|program| vec![program]).or_else(several).filter(|programs| !programs.is_empty())
 }
 
 /// Returns the first of these fields that is a text.
-fn first_text(object: &Object, names: &[&str]) -> Option<String> {
+pub(super) fn first_text(object: &Object, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| object.get(*name)?.as_str()).map(str::to_owned)
 }
 
-fn text(object: &Object, name: &'static str) -> Result<String, InvalidLine> {
+pub(super) fn text(object: &Object, name: &'static str) -> Result<String, InvalidLine> {
     first_text(object, &[name]).ok_or(InvalidLine::Field(name, "a text"))
 }
 
@@ -75,8 +91,60 @@ fn tested(
     check: Option<&str>,
 ) -> Result<Task, InvalidLine> {
     let prompt = text(object, prompt)?;
-    let (tests, check) = (vec![text(object, "test")?], check.map(str::to_owned));
-    completed(object, id, prompt, Suite::Code { tests, setup: String::new(), check })
+    completed(object, id, prompt, module(text(object, "test")?, check))
+}
+
+fn module(tests: String, check: Option<&str>) -> Suite {
+    Suite::Code { tests: vec![tests], setup: String::new(), check: check.map(str::to_owned) }
+}
+
+/// What a task's `code_prompt` imports and defines stands before each program, as in BigCodeBench's calibrated
+/// scores.
+fn big_code_bench(object: &Object, id: String) -> Result<Task, InvalidLine> {
+    let task = tested(object, id, "complete_prompt", None)?;
+    let given = first_text(object, &["code_prompt"]);
+    let prelude = given.map(|prompt| format!("{prompt}\n    pass\n")).unwrap_or_default();
+    Ok(Task { prelude, ..task })
+}
+
+/// A program and the imports of its tests share a module in ODEX: what stands before `check` runs after the
+/// program.
+fn odex(object: &Object, id: String) -> Result<Task, InvalidLine> {
+    let start = text(object, "test_start")?;
+    let split = start.rsplit_once("def check(");
+    let (before, check) =
+        split.ok_or(InvalidLine::Field("test_start", "a text that begins `def check(`"))?;
+    let tests = texts(object, "test")?;
+    if tests.is_empty() {
+        return Err(InvalidLine::Field("test", "a list of texts, not empty"));
+    }
+    let detabbed = |text: String| text.replace('\t', "    ");
+    let prompt = detabbed(text(object, "prompt")?);
+    let suffix = detabbed(first_text(object, &["suffix"]).unwrap_or_default());
+    let epilogue = format!("\n{before}");
+    let canonical = first_text(object, &["canonical_solution"]).map(detabbed);
+    let solution = canonical.map(|code| format!("{prompt}{code}{suffix}{epilogue}"));
+    let tests = format!("{before}\ndef check({check}{}", tests.concat());
+    Ok(Task {
+        entry_point: Some(text(object, "entry_point")?),
+        helpers: solution.clone().unwrap_or_default(),
+        answer: AnswerForm::Detabbed,
+        prompt,
+        suffix,
+        epilogue,
+        solution,
+        ..bare(id, module(tests, Some("check")))
+    })
+}
+
+/// A sample completes `assert f(…) ==`.
+fn crux_eval(object: &Object, id: String) -> Result<Task, InvalidLine> {
+    let (code, input) = (text(object, "code")?, text(object, "input")?);
+    let prompt = "def output():\n    return ".to_owned();
+    let tests = format!("{code}\ndef check(output):\n    assert f({input}) == output()\n");
+    let solution = Some(format!("{prompt}{}", text(object, "output")?));
+    let entry_point = Some("output".to_owned());
+    Ok(Task { prompt, entry_point, solution, ..bare(id, module(tests, Some("check"))) })
 }
 
 fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
@@ -130,11 +198,14 @@ pub(super) fn unusable(id: String, problem: &InvalidLine) -> Task {
 }
 
 /// Returns a task that has nothing but its tests.
-fn bare(id: String, suite: Suite) -> Task {
+pub(super) fn bare(id: String, suite: Suite) -> Task {
     Task {
         id,
         prompt: String::new(),
+        suffix: String::new(),
         prelude: String::new(),
+        epilogue: String::new(),
+        answer: AnswerForm::Program,
         entry_point: None,
         solution: None,
         sample: None,
@@ -154,7 +225,8 @@ fn of_cases(object: &Object, id: String) -> Result<Task, InvalidLine> {
         suite => suite,
     };
     let prelude = cases.prelude.to_owned();
-    Ok(Task { entry_point: cases.function, prelude, ..bare(id, suite) })
+    let sample = cases::first_solution(object);
+    Ok(Task { entry_point: cases.function, prelude, sample, ..bare(id, suite) })
 }
 
 fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, InvalidLine> {
@@ -162,6 +234,8 @@ fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, Inval
     if options.challenge {
         tests.extend(texts(object, "challenge_test_list")?);
     }
+    // MBPP+ has a module with all inputs beside MBPP's own tests.
+    tests = first_text(object, &["test"]).map_or(tests, |module| vec![module]);
     let mut setup = texts(object, "test_imports")?;
     setup.extend(first_text(object, &["test_setup_code"]));
     let solution = first_text(object, &["code"]);
@@ -174,7 +248,10 @@ fn mbpp(object: &Object, id: String, options: TaskOptions) -> Result<Task, Inval
 
 fn plain(object: &Object, id: String) -> Result<Task, InvalidLine> {
     let solution = first_text(object, &["solution", "canonical_solution", "solution_code"]);
+    // ClassEval's, which stand before each program there.
+    let imports = texts(object, "import_statement").unwrap_or_default();
     Ok(Task {
+        prelude: imports.iter().map(|line| format!("{line}\n")).collect(),
         entry_point: first_text(object, &["entry_point"]),
         helpers: solution.clone().unwrap_or_default(),
         solution,
@@ -213,6 +290,7 @@ fn checker(object: &Object) -> Result<Option<Checker>, InvalidLine> {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(name)) if name == "exact" => Checker::Exact,
         Some(Value::String(name)) if name == "lines" => Checker::Lines,
+        Some(Value::String(name)) if name == "apps" => Checker::Apps,
         Some(Value::String(name)) if name == "tokens" => Checker::Tokens,
         Some(Value::Object(given)) => {
             let tolerance = given.get("floats").and_then(Value::as_f64);

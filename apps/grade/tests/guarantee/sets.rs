@@ -1,6 +1,6 @@
 //! Data sets' own cases, and lines that can't be used.
 
-use grade::{TaskOptions, Verdict, read_samples, read_tasks};
+use grade::{Suite, Task, TaskOptions, Verdict, read_samples, read_tasks};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -70,6 +70,191 @@ async fn data_sets_are_graded_by_their_own_rules() {
         let graded = grade(&grader, std::slice::from_ref(task), &samples).await.remove(0);
         let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
         assert_eq!(graded.verdict, verdict, "{task} with {program}: {graded:?}");
+    }
+}
+
+/// Tasks in the forms in which further data sets publish theirs, each with samples that its own rules tell apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn published_forms_are_graded_by_their_own_rules() {
+    let grader = grader(settings()).await;
+    let snippet = json!({
+        "metadata": { "problem_id": 7 }, "prompt": "Double it.", "reference_code": "result = x * 2",
+        "code_context": "import copy, tokenize, io\n\ndef generate_test_case(number):\n    \
+                         given = [[1, 2], [3]][number - 1]\n    return given, copy.copy(given) * 2\n\n\
+                         def exec_test(result, expected):\n    assert result == expected\n    return 1\n\n\
+                         exec_context = r\"\"\"\nx = test_input\n[insert]\n\"\"\"\n\n\
+                         def test_execution(solution: str):\n    \
+                         code = exec_context.replace(\"[insert]\", solution)\n    \
+                         for i in range(2):\n        test_input, expected = generate_test_case(i + 1)\n        \
+                         test_env = {\"test_input\": test_input}\n        exec(code, test_env)\n        \
+                         assert exec_test(test_env[\"result\"], expected)\n\n\
+                         def test_string(solution: str):\n    \
+                         read = io.BytesIO(solution.encode()).readline\n    \
+                         assert 'for' not in [token.string for token in tokenize.tokenize(read)]\n",
+    });
+    let indented = json!({
+        "task_id": 3, "prompt": "def f_3(n):\n\treturn ", "suffix": " + 0\n", "entry_point": "f_3",
+        "canonical_solution": "math.floor(n)", "test_start": "\nimport math\n\ndef check(candidate):",
+        "test": ["\n    assert candidate(1.5) == 1\n", "\n    assert candidate(-0.5) == -1\n"],
+    });
+    let calibrated = json!({
+        "task_id": "BigCodeBench/0", "complete_prompt": "import math\ndef task_func(x):\n",
+        "code_prompt": "import math\ndef task_func(x):", "canonical_solution": "    return math.ceil(x)",
+        "entry_point": "task_func", "test": "import unittest\nclass TestCases(unittest.TestCase):\n    \
+                 def test_1(self): self.assertEqual(task_func(0.5), 1)\n",
+    });
+    let class = json!({
+        "task_id": "ClassEval_0", "skeleton": "", "class_name": "Shelf", "test_classes": ["ShelfTest"],
+        "import_statement": ["import math"], "solution_code": "import math\nclass Shelf:\n    \
+                 def rows(self, n): return math.ceil(n / 2)",
+        "test": "import unittest\n\nclass ShelfTest(unittest.TestCase):\n    def test_rows(self):\n        \
+                 self.assertEqual(Shelf().rows(3), 2)\n",
+    });
+    let output = json!({
+        "id": "sample_0", "code": "def f(text):\n    return text[::-1]", "input": "'ab'", "output": "'ba'",
+    });
+    // JSON has no tuples, and MBPP+ expects some.
+    let tuples = json!({
+        "task_id": "Mbpp/394", "prompt": "\"\"\" Distinct? \"\"\"\n", "entry_point": "check_distinct",
+        "canonical_solution": "\ndef check_distinct(t):\n    return len({t}) == 1 and len(t) == len(set(t))",
+        "contract": "", "atol": 0, "base_input": [[[1, 2]], [[1, 1]]], "plus_input": [[[]]],
+        "assertion": "",
+    });
+    let floats = |code: &str, inputs: Value| {
+        json!({
+            "task_id": "HumanEval/4", "prompt": "def f(x):\n", "entry_point": "f", "atol": 0,
+            "canonical_solution": code, "base_input": inputs, "plus_input": [],
+        })
+    };
+    let [flat, nested, mixed] = [
+        floats("    return [x / 3]\n", json!([[1]])),
+        floats("    return [[x / 3]]\n", json!([[1]])),
+        floats("    return x * 2\n", json!([[0.5], [500_000_000]])),
+    ];
+    let module = json!({
+        "task_id": 9, "prompt": "", "code": "def f(x): return x + 1", "test_imports": [],
+        "test_list": ["assert f(1) == 2"],
+        "test": "inputs, results = [[1], [5]], [2, 6]\n\
+                 for i, (given, expected) in enumerate(zip(inputs, results)):\n    \
+                 assert f(*given) == expected\n",
+    });
+    let program = |outputs: Value| {
+        json!({
+            "problem_id": 1, "question": "", "difficulty": "interview", "url": "", "starter_code": "",
+            "solutions": "[\"print(1)\"]",
+            "input_output": json!({ "inputs": [""], "outputs": outputs }).to_string(),
+        })
+    };
+    let [words, numbers] = [program(json!(["b a\nc"])), program(json!(["0.33333\n2"]))];
+    let lines = live_code_bench("stdin", "", "0.50");
+    for (task, field, text, is_right) in [
+        (&snippet, "code", "result = x + x", true),
+        (&snippet, "code", "```python\nresult = x + x\n```", true),
+        (&snippet, "code", "result = x * 3", false),
+        (&snippet, "code", "y = x * 2", false),
+        (&snippet, "code", "result = [i for i in x + x]", false),
+        (&snippet, "code", "import sys\nsys.modules['copy'].copy = None\nresult = x", false),
+        (&indented, "completion", "math.floor(n)", true),
+        (&indented, "completion", "int(n)", false),
+        (&indented, "solution", "def f_3(n):\n\tn = n\n    return math.floor(n)", true),
+        (&calibrated, "solution", "def task_func(x): return math.ceil(x)", true),
+        (&calibrated, "solution", "def task_func(x): return math.floor(x)", false),
+        (&class, "solution", "class Shelf:\n    def rows(self, n): return math.ceil(n / 2)", true),
+        (&class, "solution", "class Shelf:\n    def rows(self, n): return n // 2", false),
+        (&output, "completion", "'b' + 'a'", true),
+        (&output, "completion", "'ab'", false),
+        (
+            &tuples,
+            "solution",
+            "def check_distinct(t): return hash(t) != 0 and len(set(t)) == len(t)",
+            true,
+        ),
+        (&tuples, "solution", "def check_distinct(t): return True", false),
+        (&flat, "solution", "def f(x): return [x / 3 + 1e-9]", true),
+        (&flat, "solution", "def f(x): return (x / 3 + 1e-9,)", false),
+        (&nested, "solution", "def f(x): return [[x / 3 + 1e-9]]", false),
+        (&mixed, "solution", "def f(x): return x + x + (x > 1)", true),
+        (&mixed, "solution", "def f(x): return x + x + (x > 1) * 1000", false),
+        (&module, "solution", "def f(x): return x - -1", true),
+        (&module, "solution", "def f(x): return 2", false),
+        (&words, "solution", "print('c\\na b')", true),
+        (&words, "solution", "print('a b c')", false),
+        (&words, "solution", "print('c\\na b'); sys.exit(1)", true),
+        (&numbers, "solution", "print(1 / 3); print(2.0)", true),
+        (&numbers, "solution", "print(1 / 3, 2)", false),
+        (&lines, "solution", "print(1 / 2); sys.exit(1)", true),
+        (&lines, "solution", "print(1 / 2); raise ValueError", false),
+    ] {
+        let id = read(&json!([task]).to_string()).0.remove(0).id;
+        let sample = json!({ "task_id": id, field: text });
+        let graded = grade(&grader, std::slice::from_ref(task), &[sample]).await.remove(0);
+        let verdict = if is_right { Verdict::Passed } else { Verdict::Failed };
+        assert_eq!(graded.verdict, verdict, "{task} with {text}: {graded:?}");
+        assert!(graded.guarded, "{graded:?}");
+    }
+}
+
+/// Returns the tasks and errors of a file with this text.
+fn read(text: &str) -> (Vec<Task>, Vec<String>) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks");
+    std::fs::write(&file, text).unwrap();
+    let lines = read_tasks(&file, TaskOptions::default()).unwrap();
+    (lines.read, lines.bad.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn a_file_may_be_one_list() {
+    let items = json!([{ "task_id": "a", "tests": "assert f()" }, 1, { "task_id": "b" }]);
+    for text in [items.to_string(), format!("\u{feff}\n {items:#}")] {
+        let (tasks, bad) = read(&text);
+        let ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"]);
+        assert_eq!(bad.len(), 2, "{bad:?}");
+        assert!(bad[0].starts_with("item 2 of") && bad[1].starts_with("item 3 of"), "{bad:?}");
+    }
+    // Lines, of which the first is a list.
+    let (tasks, bad) = read("[1]\n{\"task_id\": \"a\", \"tests\": \"assert f()\"}\n");
+    assert_eq!((tasks.len(), bad.len()), (1, 1), "{bad:?}");
+    assert!(bad[0].starts_with("line 1 of"), "{bad:?}");
+}
+
+#[test]
+fn ids_that_a_data_set_repeats_are_numbered() {
+    let task = json!({
+        "task_id": 5, "prompt": "def f():\n\treturn ", "suffix": "", "canonical_solution": "1",
+        "test_start": "\ndef check(candidate):", "test": ["\n    assert candidate()\n"], "entry_point": "f",
+    });
+    let (tasks, bad) = read(&json!([task, task, task]).to_string());
+    let ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    assert_eq!(ids, ["5", "5/2", "5/3"], "{bad:?}");
+}
+
+#[test]
+fn a_line_of_samples_may_have_several_programs() {
+    let tasks = read(&live_code_bench("stdin", "", "1").to_string()).0;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("samples");
+    let samples = json!([
+        { "question_id": "t", "code_list": ["print(1)", "print(2)"] },
+        { "question_id": "t", "code_list": ["print(3)"] },
+    ]);
+    std::fs::write(&file, samples.to_string()).unwrap();
+    let samples = read_samples(&file, &tasks).unwrap().read;
+    let found: Vec<_> =
+        samples.iter().map(|it| (it.number, &it.code[it.code.len() - 8..])).collect();
+    assert_eq!(found, [(0, "print(1)"), (1, "print(2)"), (2, "print(3)")]);
+}
+
+#[test]
+fn a_task_of_no_known_form_names_the_forms() {
+    let items =
+        json!([{ "task_id": "a", "question": "?" }, { "task_id": "b", "tests": "assert f()" }]);
+    let (tasks, bad) = read(&items.to_string());
+    assert_eq!((tasks.len(), bad.len()), (2, 1));
+    let Suite::Unusable(problem) = &tasks[1].suite else { panic!("{tasks:?} are usable") };
+    for form in ["DS-1000: `code_context`", "ODEX: `test_start`", "ClassEval: `solution_code`"] {
+        assert!(problem.contains(form), "{problem}");
     }
 }
 
