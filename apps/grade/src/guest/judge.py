@@ -172,6 +172,7 @@ class Link(Peer):
         has_files = any(word in sources for word in _FILE_WORDS)
         is_heard = any(word in sources for word in _HEARING_WORDS)
         self.surroundings = Surroundings(True, has_files, is_heard, self._owner)
+        self.surroundings.takes_filters = "filters" in sources
         self.doubt = _own_facility(nodes)
         watch_limits((_TESTS, "<task>"), self.meet)
         try:

@@ -231,6 +231,8 @@ class Surroundings:
         self._owner_of = owner_of
         self._stdin = sys.stdin
         self._watched = set()
+        # Whether the tests look at filters of warnings.
+        self.takes_filters = False
         # Whether the candidate looks at the time at which a file was made, which isn't shared.
         self.reads_creation = False
         # Whether the candidate has drawn random numbers, and the tests then go on with theirs.
@@ -392,7 +394,8 @@ class Surroundings:
             elif self._is_judge and kind == "heard" and self._hearing:
                 self._hearing.hear(told)
             elif self._is_judge and kind == "filters" and self._hearing:
-                self._hearing.filter(told)
+                if self.takes_filters:
+                    self._hearing.filter(told)
             elif self._is_judge and kind == "names":
                 self.rebind(told)
             elif self._is_judge and kind == "drawn":
