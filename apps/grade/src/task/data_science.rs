@@ -3,9 +3,9 @@
 //! Here the candidate's interpreter executes it: the tests' `exec` sends it the program with the
 //! variables, and gets the result. So a snippet never runs where its tests do.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{AnswerForm, Suite, Task, forms};
+use super::Suite;
 use crate::error::InvalidLine;
 
 /// What the tests have in place of Python's `exec`.
@@ -16,9 +16,8 @@ const EXECUTE: &str =
 const EXECUTED: &str = "def hatchery_execute(source, names):\n    names = dict(names)\n    \
     exec(source, names)\n    return {name: names[name] for name in ('result',) if name in names}\n";
 
-/// Reads `code_context` and `reference_code`.
-pub(super) fn task(object: &Map<String, Value>, id: String) -> Result<Task, InvalidLine> {
-    let context = forms::text(object, "code_context")?;
+/// Returns the tests of a `code_context`.
+pub(super) fn suite(context: &str) -> Result<Suite, InvalidLine> {
     let mut called = vec!["test_execution", "test_string"];
     called.retain(|check| context.contains(&format!("def {check}(")));
     let tests: Vec<_> = called.iter().map(|check| format!("{check}(hatchery_snippet)")).collect();
@@ -29,14 +28,7 @@ pub(super) fn task(object: &Map<String, Value>, id: String) -> Result<Task, Inva
     // Their names are those of tests of pytest, which they aren't.
     let unmarked: String =
         called.iter().map(|check| format!("\n{check}.__test__ = False")).collect();
-    let setup = format!("{EXECUTE}{context}{unmarked}\n");
-    let suite = Suite::Code { tests, setup, check: None };
-    let solution = forms::first_text(object, &["reference_code"]);
-    Ok(Task {
-        answer: AnswerForm::Snippet,
-        solution: solution.map(|code| program(&code)),
-        ..forms::bare(id, suite)
-    })
+    Ok(Suite::Code { tests, setup: format!("{EXECUTE}{context}{unmarked}\n"), check: None })
 }
 
 /// Returns the program that holds a snippet, without the marks that models put around it, as DS-1000 removes

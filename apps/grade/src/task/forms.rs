@@ -17,7 +17,7 @@ pub(crate) fn task(object: &Object, id: String, options: TaskOptions) -> Result<
     } else if has("complete_prompt") {
         big_code_bench(object, id)
     } else if has("code_context") {
-        data_science::task(object, id)
+        ds_1000(object, id)
     } else if has("test_start") {
         odex(object, id)
     } else if has("test") && has("prompt") {
@@ -61,11 +61,11 @@ pub(crate) fn programs(object: &Object, task: &Task) -> Option<Vec<String>> {
 }
 
 /// Returns the first of these fields that is a text.
-pub(super) fn first_text(object: &Object, names: &[&str]) -> Option<String> {
+fn first_text(object: &Object, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| object.get(*name)?.as_str()).map(str::to_owned)
 }
 
-pub(super) fn text(object: &Object, name: &'static str) -> Result<String, InvalidLine> {
+fn text(object: &Object, name: &'static str) -> Result<String, InvalidLine> {
     first_text(object, &[name]).ok_or(InvalidLine::Field(name, "a text"))
 }
 
@@ -105,6 +105,13 @@ fn big_code_bench(object: &Object, id: String) -> Result<Task, InvalidLine> {
     let given = first_text(object, &["code_prompt"]);
     let prelude = given.map(|prompt| format!("{prompt}\n    pass\n")).unwrap_or_default();
     Ok(Task { prelude, ..task })
+}
+
+fn ds_1000(object: &Object, id: String) -> Result<Task, InvalidLine> {
+    let suite = data_science::suite(&text(object, "code_context")?)?;
+    let reference = first_text(object, &["reference_code"]);
+    let solution = reference.map(|code| data_science::program(&code));
+    Ok(Task { answer: AnswerForm::Snippet, solution, ..bare(id, suite) })
 }
 
 /// A program and the imports of its tests share a module in ODEX: what stands before `check` runs after the
@@ -198,7 +205,7 @@ pub(super) fn unusable(id: String, problem: &InvalidLine) -> Task {
 }
 
 /// Returns a task that has nothing but its tests.
-pub(super) fn bare(id: String, suite: Suite) -> Task {
+fn bare(id: String, suite: Suite) -> Task {
     Task {
         id,
         prompt: String::new(),
