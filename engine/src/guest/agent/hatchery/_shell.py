@@ -7,13 +7,14 @@ the variables of the process, and so a session finds both as they were. `python`
 commands are in the other files whose names begin as this one's does.
 """
 
+import errno
 import os
 import re
 import sys
 
 from hatchery._shell_grammar import CommandSyntaxError, parse
 from hatchery._shell_streams import CHUNK, Input, Nothing, Pipe, Stream, close
-from hatchery._shell_words import CONDITIONS, VARIABLE, DoubleTest, Fields, ShellError, Sum, braces, names_in, pattern_of
+from hatchery._shell_words import UNARY, VARIABLE, DoubleTest, Fields, ShellError, Sum, braces, names_in, pattern_of
 
 # Functions that call each other, and scripts that run each other.
 MOST_CALLS = 40
@@ -279,8 +280,6 @@ class Shell:
 
     def do_test(self, words):
         """`[[ … ]]`."""
-        from hatchery._shell_commands import test_of
-
         found = []
         for at, word in enumerate(words):
             if isinstance(word, str):
@@ -292,10 +291,10 @@ class Shell:
                 found.append(("".join(re.escape(text) if is_quoted else text for text, is_quoted in parts), False))
             else:
                 text = yield from self.text(word)
-                is_sign = text in CONDITIONS and word[0][0] == "text" and not word[0][2]
+                is_sign = text in UNARY and word[0][0] == "text" and not word[0][2]
                 found.append((text, is_sign))
         try:
-            self.status = int(not DoubleTest(found, lambda words: test_of(self, words)).value())
+            self.status = int(not DoubleTest(self, found).value())
         except (IndexError, ValueError, re.error):
             raise ShellError("[[: syntax error") from None
 
@@ -341,7 +340,7 @@ class Shell:
     def call(self, fields):
         """Runs a command by its words."""
         name, args = fields[0], fields[1:]
-        if name in self.functions:
+        if name in self.functions and name not in SPECIAL:
             return (yield from self.call_function(self.functions[name], args))
         kind, found = self.find(name)
         if kind == "builtin":
@@ -365,13 +364,13 @@ class Shell:
 
     def find(self, name):
         """Returns what a command is: its kind, and what to call, its path, or why it can't run."""
-        from hatchery import _shell_builtins, _shell_commands, _shell_find, _shell_sed, _shell_texts
+        from hatchery import _shell_builtins, _shell_commands, _shell_find, _shell_grep, _shell_sed, _shell_texts
 
         if name in _shell_builtins.BUILTINS:
             return "builtin", _shell_builtins.BUILTINS[name]
         folder, _, base = name.rpartition("/")
         if not folder or folder in FOLDERS:
-            tables = (one.COMMANDS for one in (_shell_commands, _shell_find, _shell_texts, _shell_sed))
+            tables = (one.COMMANDS for one in (_shell_commands, _shell_texts, _shell_grep, _shell_sed, _shell_find))
             found = next((table[base] for table in tables if base in table), None)
             if found:
                 return "command", found
@@ -470,7 +469,7 @@ class Shell:
         ends, after, copies = [], [], {}
         for target in (0, 1, 2):
             stream = self.streams.get(target)
-            if isinstance(stream, Input) and target == 0 and not stream.buffer or stream is not None and stream.descriptor == target:
+            if isinstance(stream, Input) and target == 0 and not stream.has_read() or stream is not None and stream.descriptor == target:
                 ends.append(-1)
             elif target == 0 or isinstance(stream, (Pipe, Nothing)) or stream is None:
                 if id(stream) not in copies or target == 0:
@@ -554,7 +553,7 @@ class Shell:
         if name == "/dev/null":
             return Nothing()
         if not name:
-            raise FileNotFoundError(2, os.strerror(2))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         flags = os.O_WRONLY | os.O_CREAT
         if sign == "<":
             flags = os.O_RDONLY
@@ -566,7 +565,7 @@ class Shell:
             flags |= os.O_TRUNC
         path = self.path(name)
         if os.path.isdir(path):
-            raise IsADirectoryError(21, os.strerror(21))
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return Stream(os.open(path, flags, 0o666))
 
     # Words.

@@ -3,6 +3,7 @@
 They have the options of busybox that are in use, and write what it writes.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import time
 
 from hatchery._shell import NOT_FOUND
 from hatchery._shell_streams import Nothing
+from hatchery._shell_words import test_of
 
 
 class Usage(Exception):
@@ -46,7 +48,7 @@ class Call:
     def write(self, data):
         stream = self.shell.streams.get(1)
         if stream is None:
-            raise OSError(9, os.strerror(9))
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         stream.write(data)
 
     def tell(self, text):
@@ -88,6 +90,16 @@ class Call:
 def reason_of(error):
     reason = os.strerror(error.errno) if error.errno else str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def decoded(line):
+    return line.decode("utf-8", "surrogateescape")
+
+
+def number_in(text, most=1 << 40):
+    if not re.fullmatch(r"\d{1,12}", text):
+        raise Usage(f"invalid number '{text:.40}'")
+    return min(int(text), most)
 
 
 def options(args, flags="", valued="", long={}):
@@ -254,133 +266,6 @@ def test(call, args):
         return int(not test_of(call.shell, args))
     except (ValueError, IndexError) as error:
         raise Usage(str(error) or "syntax error") from None
-
-
-UNARY = frozenset("-e -f -d -r -w -x -s -L -h -n -z -t -p -S -b -c -u -g -k -v".split())
-BINARY = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef".split())
-
-
-def test_of(shell, args):
-    """Whether the words of `test` are true."""
-    if not args:
-        return False
-    if len(args) == 1:
-        return bool(args[0])
-    if len(args) == 2:
-        return not args[1] if args[0] == "!" else unary(shell, *args)
-    if len(args) == 3 and args[1] in BINARY:
-        return binary(shell, *args)
-    if len(args) in (3, 4) and args[0] == "!":
-        return not test_of(shell, args[1:])
-    if len(args) == 3 and args[0] == "(" and args[2] == ")":
-        return bool(args[1])
-    words = list(args)
-    found = either(shell, words)
-    if words:
-        raise ValueError(f"{words[0]}: unexpected operator")
-    return found
-
-
-def either(shell, words):
-    found = both(shell, words)
-    while words[:1] == ["-o"]:
-        del words[0]
-        found = both(shell, words) or found
-    return found
-
-
-def both(shell, words):
-    found = one(shell, words)
-    while words[:1] == ["-a"]:
-        del words[0]
-        found = one(shell, words) and found
-    return found
-
-
-def one(shell, words):
-    is_negated = False
-    while len(words) > 1 and words[0] == "!":
-        del words[0]
-        is_negated = not is_negated
-    if len(words) > 2 and words[1] in BINARY:
-        found = binary(shell, *words[:3])
-        del words[:3]
-    elif words[0] == "(":
-        del words[0]
-        found = either(shell, words)
-        if words[:1] != [")"]:
-            raise ValueError("closing paren expected")
-        del words[0]
-    elif len(words) > 1 and words[0] in UNARY:
-        found = unary(shell, *words[:2])
-        del words[:2]
-    else:
-        found = bool(words.pop(0))
-    return found != is_negated
-
-
-def unary(shell, sign, text):
-    if sign in ("-n", "-z"):
-        return bool(text) == (sign == "-n")
-    if sign == "-t":
-        return False
-    if sign == "-v":
-        return text in shell.variables
-    path = shell.path(text)
-    if sign in ("-L", "-h"):
-        return os.path.islink(path)
-    if sign not in UNARY:
-        raise ValueError(f"{sign}: unexpected operator")
-    if not text or not os.path.exists(path):
-        return text in ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr") and sign in ("-e", "-r", "-w", "-c")
-    mode = os.stat(path).st_mode
-    return {
-        "-f": lambda: stat.S_ISREG(mode), "-d": lambda: stat.S_ISDIR(mode), "-s": lambda: os.stat(path).st_size > 0,
-        "-p": lambda: stat.S_ISFIFO(mode), "-S": lambda: stat.S_ISSOCK(mode), "-b": lambda: stat.S_ISBLK(mode),
-        "-c": lambda: stat.S_ISCHR(mode), "-x": lambda: stat.S_ISDIR(mode) or is_executable(path),
-        "-u": lambda: False, "-g": lambda: False, "-k": lambda: False,
-    }.get(sign, lambda: True)()
-
-
-def is_executable(path):
-    """Whether a file has the mode of a program or, where there are no modes, begins as one."""
-    if os.stat(path).st_mode & 0o111:
-        return True
-    try:
-        with open(path, "rb") as file:
-            return file.read(2) == b"#!"
-    except OSError:
-        return False
-
-
-def binary(shell, one, sign, other):
-    if sign in ("=", "=="):
-        return one == other
-    if sign == "!=":
-        return one != other
-    if sign in ("<", ">"):
-        return one < other if sign == "<" else one > other
-    if sign in ("-nt", "-ot", "-ef"):
-        times = []
-        for name in (one, other):
-            try:
-                found = os.stat(shell.path(name))
-                times.append((found.st_dev, found.st_ino) if sign == "-ef" else found.st_mtime_ns)
-            except OSError:
-                times.append(None)
-        if sign == "-ef":
-            return times[0] is not None and times[0] == times[1]
-        if None in times:
-            return times[0 if sign == "-nt" else 1] is not None
-        return times[0] > times[1] if sign == "-nt" else times[0] < times[1]
-    for text in (one, other):
-        if not re.fullmatch(r"\s*[-+]?\d{1,40}\s*", text):
-            raise ValueError(f"Illegal number: {text:.40}")
-    one, other = int(one), int(other)
-    return {
-        "-eq": one == other, "-ne": one != other, "-lt": one < other, "-le": one <= other, "-gt": one > other,
-        "-ge": one >= other,
-    }[sign]
 
 
 def cat(call, args):
@@ -557,7 +442,7 @@ def transfer(call, given, names, takes_folders, is_copy):
     *names, target = names
     is_folder = os.path.isdir(call.path(target)) and "T" not in given
     if len(names) > 1 and not is_folder:
-        raise Usage(f"{target}: {os.strerror(20)}")
+        raise Usage(f"{target}: {os.strerror(errno.ENOTDIR)}")
     for name in names:
         source = call.path(name)
         goal = os.path.join(target, os.path.basename(name.rstrip("/"))) if is_folder else target
@@ -565,7 +450,7 @@ def transfer(call, given, names, takes_folders, is_copy):
         try:
             if not os.path.lexists(source):
                 verb = "can't stat" if is_copy else "can't rename"
-                call.fail(f"{verb} '{name}': {os.strerror(2)}")
+                call.fail(f"{verb} '{name}': {os.strerror(errno.ENOENT)}")
                 continue
             if "n" in given and os.path.lexists(path):
                 continue
@@ -583,7 +468,7 @@ def transfer(call, given, names, takes_folders, is_copy):
                     continue
             if not is_copy:
                 if os.path.isdir(path) and not os.path.isdir(source):
-                    call.fail(f"can't rename '{name}': {os.strerror(21)}")
+                    call.fail(f"can't rename '{name}': {os.strerror(errno.EISDIR)}")
                     continue
                 os.replace(source, path)
             elif os.path.isdir(source):
@@ -728,7 +613,7 @@ def real(call, args):
             continue
         found = os.path.realpath(path)
         if not os.path.exists(found if call.name == "realpath" and "m" not in given and "e" in given else os.path.dirname(found)):
-            call.fail(f"{name}: {os.strerror(2)}")
+            call.fail(f"{name}: {os.strerror(errno.ENOENT)}")
             continue
         call.out(found + "\n")
 
@@ -796,7 +681,7 @@ def chmod(call, args):
         raise Usage("missing operand")
     for name in names[1:]:
         if not os.path.exists(call.path(name)):
-            call.fail(f"{name}: {os.strerror(2)}")
+            call.fail(f"{name}: {os.strerror(errno.ENOENT)}")
 
 
 def disk(call, args):

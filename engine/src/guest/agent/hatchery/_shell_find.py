@@ -1,6 +1,7 @@
 """`find` and `xargs` of the shell, which run other commands for files."""
 
 import fnmatch
+import errno
 import os
 import re
 import stat
@@ -24,7 +25,7 @@ def find(call, args):
         expression = all_of([expression, search.printed])
     for start in starts or ["."]:
         if not os.path.lexists(call.path(start)):
-            call.fail(f"{start}: {os.strerror(2)}")
+            call.fail(f"{start}: {os.strerror(errno.ENOENT)}")
             continue
         yield from search.walk(start, 0, expression)
     for words, names in search.batches:
@@ -141,7 +142,7 @@ class Search:
         return self.do_path(re.I)
 
     def do_regex(self):
-        from hatchery._shell_texts import regex_of
+        from hatchery._shell_grep import regex_of
 
         fits = re.compile(regex_of(self.next(), False)).fullmatch
         return lambda name, info, depth: bool(fits(name))

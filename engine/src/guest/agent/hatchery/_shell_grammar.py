@@ -12,8 +12,8 @@ is quoted:
 
 import re
 
-# Levels of nested commands and expansions. Each takes some ten frames, here and when it runs.
-MOST_DEPTH = 40
+# Levels of nested commands and expansions. Each takes up to ten frames of the interpreter.
+MOST_DEPTH = 50
 OPERATORS = re.compile(r"&>>|<<-|<<<|&&|\|\||;;|<<|>>|<&|>&|<>|>\||&>|\|&|[&;|<>()\n]|$")
 REDIRECTION = re.compile(r"(\d*)(<<<|<<-|<<|>>|<&|>&|<>|>\||<|>)|(&>>|&>)")
 NAME = re.compile(r"[A-Za-z_]\w*", re.A)

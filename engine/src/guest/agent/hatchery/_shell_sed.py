@@ -3,8 +3,8 @@
 import os
 import re
 
-from hatchery._shell_commands import Usage, options
-from hatchery._shell_texts import compiled, decoded
+from hatchery._shell_commands import Usage, decoded, options
+from hatchery._shell_grep import compiled
 
 
 class Script:

@@ -10,36 +10,45 @@ class Stream:
     """An open file."""
 
     def __init__(self, descriptor):
-        self.descriptor, self.buffer = descriptor, b""
+        self.descriptor = descriptor
+        # What was read and not yet taken: what is behind `at`.
+        self.buffer, self.at = b"", 0
 
     def write(self, data):
         view = memoryview(data)
         while view:
             view = view[os.write(self.descriptor, view) :]
 
-    def fill(self):
-        """Reads more into the buffer. Returns whether there was more."""
+    def more(self):
+        """Reads some bytes; none at the end."""
         data = os.read(self.descriptor, CHUNK)
-        self.buffer += data
-        # Who reads this may need no more.
+        # The one that reads this may need no more.
         yield
-        return bool(data)
+        return data
+
+    def has_read(self):
+        """Whether something was read and not yet taken."""
+        return self.at < len(self.buffer)
 
     def line(self):
         """Returns a line; an empty one at the end."""
-        at = 0
-        while (end := self.buffer.find(b"\n", at) + 1) == 0:
-            at = len(self.buffer)
-            if not (yield from self.fill()):
-                end = len(self.buffer)
-                break
-        line, self.buffer = self.buffer[:end], self.buffer[end:]
-        return line
+        found = []
+        while (end := self.buffer.find(b"\n", self.at) + 1) == 0:
+            found.append(self.buffer[self.at :])
+            self.buffer, self.at = (yield from self.more()), 0
+            if not self.buffer:
+                return b"".join(found)
+        found.append(self.buffer[self.at : end])
+        self.at = end
+        return b"".join(found)
 
     def chunk(self):
-        if not self.buffer:
-            yield from self.fill()
-        data, self.buffer = self.buffer, b""
+        """Returns some bytes; none at the end."""
+        if self.has_read():
+            data = self.buffer[self.at :]
+        else:
+            data = yield from self.more()
+        self.buffer, self.at = b"", 0
         return data
 
     def all(self):
@@ -55,15 +64,14 @@ class Stream:
 class Input(Stream):
     """The program's own standard input, of which its `sys.stdin` may have read a part."""
 
-    def fill(self):
+    def more(self):
         stdin = getattr(sys.stdin, "buffer", None)
         try:
             data = b"" if stdin is None else stdin.read1(CHUNK)
         except ValueError:  # it is closed
             data = b""
-        self.buffer += data
         yield
-        return bool(data)
+        return data
 
 
 class Pipe(Stream):
@@ -71,22 +79,21 @@ class Pipe(Stream):
 
     def __init__(self, data=b""):
         super().__init__(None)
-        self.buffer, self.is_written, self.is_read = data, False, True
-        self.pieces = []
+        self.is_written, self.is_read = False, True
+        self.pieces = [data] if data else []
 
     def write(self, data):
         if not self.is_read:
             raise BrokenPipeError
-        self.pieces.append(bytes(data))
+        if data:
+            self.pieces.append(bytes(data))
 
-    def fill(self):
+    def more(self):
         while not self.pieces and not self.is_written:
             yield
-        if not self.pieces:
-            return False
-        self.buffer += b"".join(self.pieces)
+        data = b"".join(self.pieces)
         self.pieces.clear()
-        return True
+        return data
 
     def close(self):
         pass
@@ -101,8 +108,8 @@ class Nothing(Stream):
     def write(self, data):
         pass
 
-    def fill(self):
-        return False
+    def more(self):
+        return b""
         yield
 
     close = write

@@ -1,7 +1,8 @@
-"""Words of the shell: their fields, patterns, braces and arithmetic, and the conditions of `[[ … ]]`."""
+"""Words of the shell: their fields, patterns, braces and arithmetic, and the conditions of `test` and `[[ … ]]`."""
 
 import os
 import re
+import stat
 
 # The most words that braces stand for.
 MOST_WORDS = 10_000
@@ -13,7 +14,8 @@ CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
     "blank": " \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "print": " -~", "graph": "!-~", "cntrl": r"\x00-\x1f\x7f",
 }
-CONDITIONS = frozenset("-e -f -d -r -w -x -s -L -h -n -z -t -p -S -b -c -v -o".split())
+UNARY = frozenset("-e -f -d -r -w -x -s -L -h -n -z -t -p -S -b -c -u -g -k -v".split())
+BINARY = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef".split())
 
 
 class ShellError(Exception):
@@ -194,11 +196,134 @@ class Fields:
         return self.done
 
 
+def test_of(shell, args):
+    """Whether the words of `test` are true."""
+    if not args:
+        return False
+    if len(args) == 1:
+        return bool(args[0])
+    if len(args) == 2:
+        return not args[1] if args[0] == "!" else unary(shell, *args)
+    if len(args) == 3 and args[1] in BINARY:
+        return binary(shell, *args)
+    if len(args) in (3, 4) and args[0] == "!":
+        return not test_of(shell, args[1:])
+    if len(args) == 3 and args[0] == "(" and args[2] == ")":
+        return bool(args[1])
+    words = list(args)
+    found = either(shell, words)
+    if words:
+        raise ValueError(f"{words[0]}: unexpected operator")
+    return found
+
+
+def either(shell, words):
+    found = both(shell, words)
+    while words[:1] == ["-o"]:
+        del words[0]
+        found = both(shell, words) or found
+    return found
+
+
+def both(shell, words):
+    found = one(shell, words)
+    while words[:1] == ["-a"]:
+        del words[0]
+        found = one(shell, words) and found
+    return found
+
+
+def one(shell, words):
+    is_negated = False
+    while len(words) > 1 and words[0] == "!":
+        del words[0]
+        is_negated = not is_negated
+    if len(words) > 2 and words[1] in BINARY:
+        found = binary(shell, *words[:3])
+        del words[:3]
+    elif words[0] == "(":
+        del words[0]
+        found = either(shell, words)
+        if words[:1] != [")"]:
+            raise ValueError("closing paren expected")
+        del words[0]
+    elif len(words) > 1 and words[0] in UNARY:
+        found = unary(shell, *words[:2])
+        del words[:2]
+    else:
+        found = bool(words.pop(0))
+    return found != is_negated
+
+
+def unary(shell, sign, text):
+    if sign in ("-n", "-z"):
+        return bool(text) == (sign == "-n")
+    if sign == "-t":
+        return False
+    if sign == "-v":
+        return text in shell.variables
+    path = shell.path(text)
+    if sign in ("-L", "-h"):
+        return os.path.islink(path)
+    if sign not in UNARY:
+        raise ValueError(f"{sign}: unexpected operator")
+    if not text or not os.path.exists(path):
+        return text in ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr") and sign in ("-e", "-r", "-w", "-c")
+    mode = os.stat(path).st_mode
+    return {
+        "-f": lambda: stat.S_ISREG(mode), "-d": lambda: stat.S_ISDIR(mode), "-s": lambda: os.stat(path).st_size > 0,
+        "-p": lambda: stat.S_ISFIFO(mode), "-S": lambda: stat.S_ISSOCK(mode), "-b": lambda: stat.S_ISBLK(mode),
+        "-c": lambda: stat.S_ISCHR(mode), "-x": lambda: stat.S_ISDIR(mode) or is_executable(path),
+        "-u": lambda: False, "-g": lambda: False, "-k": lambda: False,
+    }.get(sign, lambda: True)()
+
+
+def is_executable(path):
+    """Whether a file has the mode of a program or, where there are no modes, begins as one."""
+    if os.stat(path).st_mode & 0o111:
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def binary(shell, one, sign, other):
+    if sign in ("=", "=="):
+        return one == other
+    if sign == "!=":
+        return one != other
+    if sign in ("<", ">"):
+        return one < other if sign == "<" else one > other
+    if sign in ("-nt", "-ot", "-ef"):
+        times = []
+        for name in (one, other):
+            try:
+                found = os.stat(shell.path(name))
+                times.append((found.st_dev, found.st_ino) if sign == "-ef" else found.st_mtime_ns)
+            except OSError:
+                times.append(None)
+        if sign == "-ef":
+            return times[0] is not None and times[0] == times[1]
+        if None in times:
+            return times[0 if sign == "-nt" else 1] is not None
+        return times[0] > times[1] if sign == "-nt" else times[0] < times[1]
+    for text in (one, other):
+        if not re.fullmatch(r"\s*[-+]?\d{1,40}\s*", text):
+            raise ValueError(f"Illegal number: {text:.40}")
+    one, other = int(one), int(other)
+    return {
+        "-eq": one == other, "-ne": one != other, "-lt": one < other, "-le": one <= other, "-gt": one > other,
+        "-ge": one >= other,
+    }[sign]
+
+
 class DoubleTest:
     """The value of `[[ … ]]`, whose words come with whether they are signs."""
 
-    def __init__(self, words, test):
-        self.words, self.at, self.test = words, 0, test
+    def __init__(self, shell, words):
+        self.shell, self.words, self.at = shell, words, 0
 
     def is_next(self, sign):
         found = self.words[self.at : self.at + 1] == [(sign, True)]
@@ -234,9 +359,9 @@ class DoubleTest:
         text, is_sign = self.words[self.at]
         self.at += 1
         behind = self.words[self.at][0] if self.at < len(self.words) else ""
-        if is_sign and text in CONDITIONS:
+        if is_sign and text in UNARY:
             self.at += 1
-            return self.test([text, self.words[self.at - 1][0]])
+            return test_of(self.shell, [text, self.words[self.at - 1][0]])
         if behind in ("=", "==", "!=", "=~", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"):
             other = self.words[self.at + 1][0]
             self.at += 2
@@ -244,7 +369,7 @@ class DoubleTest:
                 return bool(re.search(other, text))
             if behind in ("=", "==", "!="):
                 return bool(re.fullmatch(other, text, re.S)) == (behind != "!=")
-            return text < other if behind == "<" else text > other if behind == ">" else self.test([text, behind, other])
+            return text < other if behind == "<" else text > other if behind == ">" else test_of(self.shell, [text, behind, other])
         return bool(text)
 
 
