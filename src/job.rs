@@ -81,6 +81,30 @@ impl Job {
         job
     }
 
+    /// Creates a job that runs a command of the shell in the sandbox, such as `ls | wc -l`. Its exit
+    /// code is the job's, and what it changes in files stays whatever that is. Its working directory
+    /// is the job's, and [`Self::args`] are `$1` and so on. `cd` and variables end with the command.
+    ///
+    /// The shell is a part of the sandbox: it reads POSIX commands and some of bash, and has the usual
+    /// programs for files and texts. `python` runs a program of its own, which finds no variables of
+    /// the session. A command that isn't there exits with 127.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::shell("sort names.txt | uniq -c").input("names.txt", "b\na\nb\n")?;
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    pub fn shell(command: impl Into<String>) -> Self {
+        Self::default().with_command(command.into())
+    }
+
+    fn with_command(mut self, command: String) -> Self {
+        self.request.program.source = command;
+        self.request.program.entry = ProgramEntry::Shell;
+        self.keep_files()
+    }
+
     /// Creates a job that calls a function, `module:function`, with positional arguments. The
     /// function's result is the job's value, and is awaited if it is awaitable. The module is
     /// imported from wherever the job finds modules: the image, packages, input files, mounts. In a

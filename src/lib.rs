@@ -128,6 +128,7 @@ pub mod tool;
 #[doc = include_str!("../docs/guide/getting-started.md")]
 #[doc = include_str!("../docs/guide/jobs.md")]
 #[doc = include_str!("../docs/guide/sessions.md")]
+#[doc = include_str!("../docs/guide/shell.md")]
 #[doc = include_str!("../docs/guide/recordings.md")]
 #[doc = include_str!("../docs/guide/sharing.md")]
 #[doc = include_str!("../docs/guide/host-functions.md")]

@@ -175,7 +175,7 @@ impl Interpreter {
         let is_expression = match program.entry {
             ProgramEntry::Statements => false,
             ProgramEntry::Expression => true,
-            ProgramEntry::Call(_) => return None,
+            ProgramEntry::Call(_) | ProgramEntry::Shell => return None,
         };
         // Compiling takes memory, so without it objects have other addresses.
         let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;

@@ -60,6 +60,7 @@ impl Job {
             id: _,
             code,
             file,
+            shell,
             call,
             variables,
             args,
@@ -80,6 +81,9 @@ impl Job {
         }
         if let Some(code) = code {
             self.request.program.source = code;
+        }
+        if let Some(command) = shell {
+            self = self.with_command(command);
         }
         if let Some(call) = call {
             self.request.program.entry = ProgramEntry::Call(call_of(call));

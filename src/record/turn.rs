@@ -148,6 +148,7 @@ fn program_json<'a>(turn: &'a EndedTurn, blobs: &mut Vec<&'a [u8]>) -> Map<Strin
     match &program.entry {
         ProgramEntry::Call(call) => put("call", true, call_json(call, blobs)),
         ProgramEntry::Expression => put("expression", true, true.into()),
+        ProgramEntry::Shell => put("shell", true, true.into()),
         _ => {}
     }
     let variables = values_json(&program.variables, blobs);
@@ -208,6 +209,8 @@ struct RecordedFields {
     call: Option<RecordedCallFields>,
     #[serde(default)]
     expression: bool,
+    #[serde(default)]
+    shell: bool,
     #[serde(default)]
     variables: BTreeMap<String, RecordedValue>,
     name: Option<String>,
@@ -284,6 +287,7 @@ pub(crate) fn program_of(
             ProgramEntry::Call(read)
         }
         None if fields.expression => ProgramEntry::Expression,
+        None if fields.shell => ProgramEntry::Shell,
         None => ProgramEntry::Statements,
     };
     let variables = values_of(fields.variables, &mut attached)?;

@@ -45,6 +45,8 @@ mod results;
 mod scheduling;
 /// State from job to job, and its end.
 mod sessions;
+/// The shell in the sandbox.
+mod shell;
 /// Hundreds of programs of every kind, each with its complete expected outcome.
 mod table;
 /// Asyncio tasks that live from job to job.

@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(problem("{").id, json!(7));
         let bad = BadLine {
             id: json!(3),
-            problem: "give the program as `code` or `file`, or a `call`".to_owned(),
+            problem: "give the program as `code`, `file`, `shell` or `call`".to_owned(),
         };
         assert_eq!(problem(r#"{"id": 3}"#), bad);
         assert!(problem(r#"{"id": 3, "code": "", "file": "x"}"#).problem.contains("one of"));

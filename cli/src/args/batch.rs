@@ -10,9 +10,9 @@ use super::limits::{ConductArguments, ProgramArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
-    /// The jobs, one JSON object per line, each with `code`, `file` or `call`. A call is an object with
-    /// `function`, and optionally `args` and `keywords`. Optional are `id`, `args`, `env`, `stdin`,
-    /// `variables`, `files`, `tenant`, and `priority` (`high`, `normal` or `low`). So are `timeout`
+    /// The jobs, one JSON object per line, each with `code`, `file`, `shell` or `call`. A call is an
+    /// object with `function`, and optionally `args` and `keywords`. Optional are `id`, `args`, `env`,
+    /// `stdin`, `variables`, `files`, `tenant`, and `priority` (`high`, `normal` or `low`). So are `timeout`
     /// (seconds, overrides `--timeout`) and `deadline` (seconds from when the line is read). `files`
     /// maps each path to a string or to an object with `base64`. `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]

@@ -127,6 +127,7 @@ fn given(program: &Program) -> Vec<(&'static str, Marshal<'_>)> {
     match entry {
         ProgramEntry::Statements => {}
         ProgramEntry::Expression => given.push(("expression", true.into())),
+        ProgramEntry::Shell => given.push(("shell", true.into())),
         ProgramEntry::Call(call) => given.push((
             "call",
             Marshal::dict([

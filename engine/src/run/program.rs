@@ -18,7 +18,7 @@ use crate::run::value::{Value, Variables, number};
 /// One program with all its inputs.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
-    /// Python source; empty for a call.
+    /// Python source, or a command of the shell; empty for a call.
     pub source: String,
     /// Which part of it runs.
     pub entry: ProgramEntry,
@@ -275,6 +275,8 @@ pub enum ProgramEntry {
     Expression,
     /// A function of a module, instead of source.
     Call(Call),
+    /// Its source, which is a command of the shell in the sandbox.
+    Shell,
 }
 
 /// A call of a function.

@@ -397,6 +397,10 @@ class AsyncSession:
         )
         return await _run(submitted, on_event)
 
+    async def shell(self, command: str, /, **options: Unpack[JobOptions]) -> Outcome:
+        """Runs a command of the sandbox's shell among the session's files; see `Job.shell`."""
+        return await self.run(Job.shell(command), **options)
+
     def submit(
         self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
     ) -> AsyncFuture[Outcome]:

@@ -115,20 +115,30 @@ _NAMES = frozenset(JobOptions.__annotations__)
 
 
 class Job:
-    """A program or a call of a function, with its inputs and limits.
+    """A program, a command of the shell or a call of a function, with its inputs and limits.
 
     ```
     Job("x * 2", variables={"x": 21})
+    Job.shell("sort names.txt | uniq -c", files={"names.txt": "b\\na\\n"})
     Job.call("math:gcd", 12, 18)
     ```
     """
 
-    __slots__ = ("code", "function", "options")
+    __slots__ = ("code", "command", "function", "options")
 
     def __init__(self, code: str, **options: Unpack[JobOptions]) -> None:
         self.code: str | None = code
+        self.command: str | None = None
         self.function: Message | None = None
         self.options = options
+
+    @classmethod
+    def shell(cls, command: str, **options: Unpack[JobOptions]) -> Job:
+        """Returns a job that runs a command of the sandbox's shell, which docs/guide/shell.md
+        describes. The outcome's `exit_code` is the command's, and what it changes in files stays."""
+        job = cls("", **options)
+        job.code, job.command = None, command
+        return job
 
     @classmethod
     def call(cls, function: str, /, *args: object, **keywords: object) -> Job:
@@ -142,12 +152,12 @@ class Job:
     def with_options(self, **options: Unpack[JobOptions]) -> Job:
         """Returns the same job with further options."""
         job = Job("")
-        job.code, job.function = self.code, self.function
+        job.code, job.command, job.function = self.code, self.command, self.function
         job.options = {**self.options, **options}
         return job
 
     def __repr__(self) -> str:
-        what = self.function["function"] if self.function else self.code
+        what = self.function["function"] if self.function else self.command or self.code
         return f"<Job {what!r:.60}>"
 
 
@@ -169,7 +179,11 @@ def prepare(job: str | Job, options: JobOptions, session: str | None) -> Prepare
     """
     if isinstance(job, Job):
         options = {**job.options, **options}
-        wire: Message = {"code": job.code} if job.function is None else {"call": _call(job.function)}
+        wire: Message = {"code": job.code}
+        if job.function is not None:
+            wire = {"call": _call(job.function)}
+        elif job.command is not None:
+            wire = {"shell": job.command}
     elif isinstance(job, str):
         wire = {"code": job}
     else:

@@ -66,6 +66,10 @@ class Session:
             job, options, on_event, session=self.name, functions=self._functions
         )
 
+    def shell(self, command: str, /, **options: Unpack[JobOptions]) -> Outcome:
+        """Runs a command of the sandbox's shell among the session's files; see `Job.shell`."""
+        return self.run(Job.shell(command), **options)
+
     def submit(
         self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
     ) -> Future[Outcome]:

@@ -6,9 +6,8 @@ from hatchery_sandbox.deepagents import HatcherySandbox
 agent = create_deep_agent(model, backend=HatcherySandbox(pool))
 ```
 
-There is no shell and no other program: `execute` takes `python3` with a file, `-c`, `-m` or a
-here-document, and some small commands for files, such as `ls`. Anything else ends with the code 127 and a
-text that says so.
+`execute` runs commands of the sandbox's shell, which has the usual programs for files and texts, and Python.
+A program that isn't there ends with the code 127.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from deepagents.backends.utils import (
     slice_read_response,
 )
 
-from hatchery_sandbox._job import Job, Limits
+from hatchery_sandbox._job import Limits
 from hatchery_sandbox._pool import Pool
 from hatchery_sandbox._shared import agents_pool
 from hatchery_sandbox._workspace import ROOT, Workspace, relative
@@ -53,10 +52,10 @@ _MOST_OUTPUT_BYTES = 10 << 20
 
 
 class HatcherySandbox(SandboxBackendProtocol):
-    """The files of one agent, and programs that run among them, each in a fresh interpreter.
+    """The files of one agent, and commands that run among them, each in a fresh interpreter.
 
-    Files are in this process, and their paths begin with `/workspace`, where programs find them. Other
-    absolute paths are taken as if they did.
+    Files are in this process, and their paths begin with `/workspace`, where commands find them. The methods
+    for files take other absolute paths as if they did.
     """
 
     def __init__(
@@ -84,41 +83,32 @@ class HatcherySandbox(SandboxBackendProtocol):
         """Runs a command.
 
         Args:
-            command: One of those that there are, without anything that needs a shell.
+            command: What the shell runs, in `/workspace`.
             timeout: Seconds that it may take. With `None` and 0: those of the options, or the pool's.
 
         Raises:
             PoolError: The sandbox failed.
         """
-        started = self._workspace.start(["sh", "-c", command])
-        is_truncated = False
-        if isinstance(started, Job):
-            options = {"limits": Limits(output=_MOST_OUTPUT_BYTES), **self._options}
-            if timeout:
-                options["timeout"] = timeout
-            outcome = (self._pool or agents_pool()).run(started, **options)
-            started = self._workspace.finish(outcome)
-            is_truncated = outcome.truncated
-        output = started.stdout
-        if started.stderr:
-            output += f"{'' if not output or output.endswith(chr(10)) else chr(10)}{started.stderr}"
-        return ExecuteResponse(output=output, exit_code=started.code, truncated=is_truncated)
+        options = {"limits": Limits(output=_MOST_OUTPUT_BYTES), **self._options}
+        if timeout:
+            options["timeout"] = timeout
+        job = self._workspace.job(["sh", "-c", command])
+        outcome = (self._pool or agents_pool()).run(job, **options)
+        ended = self._workspace.finish(outcome)
+        output = ended.stdout
+        if ended.stderr:
+            output += f"{'' if not output or output.endswith(chr(10)) else chr(10)}{ended.stderr}"
+        return ExecuteResponse(output=output, exit_code=ended.code, truncated=outcome.truncated)
 
     def ls(self, path: str) -> LsResult:
         """Lists what is directly in a folder; there is nothing in one that doesn't exist."""
         folder = relative(path)
         prefix = "" if folder == "." else f"{folder}/"
-        names: dict[str, FileInfo] = {}
-        for name, contents in self._workspace.files.items():
-            if name.startswith(prefix):
-                first, slash, _ = name[len(prefix) :].partition("/")
-                found = _info(f"{prefix}{first}", is_dir=bool(slash), size=0 if slash else len(contents))
-                names.setdefault(first, found)
-        for name in self._workspace.folders:
-            if name.startswith(prefix):
-                first = name[len(prefix) :].partition("/")[0]
-                names.setdefault(first, _info(f"{prefix}{first}", is_dir=True, size=0))
-        return LsResult(entries=[names[name] for name in sorted(names)])
+        entries = []
+        for name, is_dir in self._workspace.names(folder).items():
+            contents = self._workspace.files.get(f"{prefix}{name}", b"")
+            entries.append(_info(f"{prefix}{name}", is_dir, len(contents)))
+        return LsResult(entries=entries)
 
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
         """Returns lines of a text, or the whole of a picture and the like."""
@@ -167,9 +157,7 @@ class HatcherySandbox(SandboxBackendProtocol):
 
     def delete(self, file_path: str) -> DeleteResult:
         """Deletes a file, or a folder with all that is in it."""
-        ended = self._workspace.start(["rm", "-r", file_path])
-        assert not isinstance(ended, Job)
-        if ended.code:
+        if not self._workspace.remove(relative(file_path)):
             return DeleteResult(error=f"Error: File '{file_path}' not found")
         return DeleteResult(path=file_path)
 

@@ -1,8 +1,7 @@
 """A sandbox of Inspect AI: evaluations run the Python that models write, with `sandbox="hatchery"`.
 
-There is no shell and no other program: commands are `python` and `python3` with `-c CODE`, `FILE`,
-`-m MODULE` or `-`, the same in `bash --login -c "python3 -"`, and some small ones for files, such as
-`rm`. Each runs in a fresh interpreter; the files of a sample stay.
+Commands run in the sandbox's shell, which has the usual programs for files and texts, and Python, each in a
+fresh interpreter. The files of a sample stay.
 
 `sandbox=("hatchery", "numpy,pandas")` names modules to import beforehand.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-import anyio
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -24,11 +22,13 @@ from inspect_ai.util import (
 
 from hatchery_sandbox._async import AsyncPool
 from hatchery_sandbox._errors import PoolError
-from hatchery_sandbox._job import Job, Limits
+from hatchery_sandbox._job import Limits
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._workspace import Workspace, relative
 
 _MOST_OUTPUT_BYTES = 10 << 20
+_CANT_RUN = 126
+"""How a command ends whose file is there and can't run."""
 _MOST_SECONDS = 86400.0
 """The time of a command without a timeout."""
 
@@ -37,7 +37,7 @@ _pools: dict[str, AsyncPool] = {}
 
 @sandboxenv(name="hatchery")
 class HatcherySandboxEnvironment(SandboxEnvironment):
-    """The files of one sample, and programs that run among them."""
+    """The files of one sample, and commands that run among them."""
 
     def __init__(self, pool: AsyncPool) -> None:
         super().__init__()
@@ -86,24 +86,17 @@ class HatcherySandboxEnvironment(SandboxEnvironment):
         """
         if user is not None:
             raise SandboxUserUnsupportedError("a sandbox of Hatchery has one user; give no user")
-        name = cmd[0]
-        if "/" in name:
-            raise PermissionError(errno.EACCES, "there are no programs here but Python", name)
-        if name == "sleep":
-            with anyio.fail_after(timeout):
-                await anyio.sleep(float(cmd[1]))
-            return ExecResult(True, 0, "", "")
-        started = self._workspace.start(cmd, input or "", cwd)
-        if not isinstance(started, Job):
-            return ExecResult(started.code == 0, started.code, started.stdout, started.stderr)
         outcome = await self._pool.run(
-            started,
+            self._workspace.job(cmd, input or "", cwd),
             env=env or {},
             timeout=_MOST_SECONDS if timeout is None else float(timeout),
             limits=Limits(output=_MOST_OUTPUT_BYTES, source=64 << 20),
         )
         self._workspace.take(outcome)
-        return _result(outcome)
+        result = _result(outcome)
+        if result.returncode == _CANT_RUN and "/" in cmd[0]:
+            raise PermissionError(errno.EACCES, "it is no program that can run here", cmd[0])
+        return result
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Writes a file, and makes the folders that it needs.

@@ -7,9 +7,8 @@ agent = Agent("analyst", tools=[python_tool(session)])
 run = RunConfig(sandbox=SandboxRunConfig(client=HatcherySandboxClient(pool)))  # for a SandboxAgent
 ```
 
-In the sandbox there is no shell and no other program: its commands are `python3` with a file, `-c`, `-m`
-or a here-document, and some small ones for files, such as `ls`. Anything else ends with the code 127 and
-a text that says so.
+The sandbox's commands run in its shell, which has the usual programs for files and texts, and Python. A
+program that isn't there ends with the code 127.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ from agents.sandbox.types import ExecResult, Permissions
 from hatchery_sandbox._async import AsyncPool, AsyncSession
 from hatchery_sandbox._describe import TOOL_DESCRIPTION, describe
 from hatchery_sandbox._errors import PoolError
-from hatchery_sandbox._job import Job
 from hatchery_sandbox._shared import async_agents_pool
 from hatchery_sandbox._workspace import CommandResult, Workspace, relative
 
@@ -94,7 +92,7 @@ class HatcherySandboxState(SandboxSessionState):
 
 
 class HatcherySandboxSession(BaseSandboxSession):
-    """The files of one session, and programs that run among them, each in a fresh interpreter.
+    """The files of one session, and commands that run among them, each in a fresh interpreter.
 
     Files are in this process, under the root of the manifest, `/workspace`. There is one user.
     """
@@ -110,19 +108,18 @@ class HatcherySandboxSession(BaseSandboxSession):
 
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         words = [str(word) for word in command]
-        ended = self._workspace.start(words, cwd=self.state.manifest.root)
-        if isinstance(ended, Job):
-            options = dict(self._options)
-            if timeout is not None:
-                options["timeout"] = timeout
-            env = await self.state.manifest.environment.resolve()
-            try:
-                outcome = await (self._pool or async_agents_pool()).run(ended, env=env, **options)
-                ended = self._workspace.finish(outcome)
-            except PoolError as error:
-                raise ExecTransportError(command=command, cause=error) from error
-            if outcome.timed_out:
-                raise ExecTimeoutError(command=command, timeout_s=timeout)
+        job = self._workspace.job(words, cwd=self.state.manifest.root)
+        options = dict(self._options)
+        if timeout is not None:
+            options["timeout"] = timeout
+        env = await self.state.manifest.environment.resolve()
+        try:
+            outcome = await (self._pool or async_agents_pool()).run(job, env=env, **options)
+            ended = self._workspace.finish(outcome)
+        except PoolError as error:
+            raise ExecTransportError(command=command, cause=error) from error
+        if outcome.timed_out:
+            raise ExecTimeoutError(command=command, timeout_s=timeout)
         return _exec_result(ended)
 
     async def read(self, path: Path, *, user: Any = None) -> io.IOBase:
@@ -142,11 +139,10 @@ class HatcherySandboxSession(BaseSandboxSession):
     async def ls(self, path: Path | str, *, user: Any = None) -> list[FileEntry]:
         """Lists what is directly in a folder."""
         folder = self._name(path, user)
-        ended = self._workspace.start(["ls", f"/{folder}"])
-        assert not isinstance(ended, Job)
-        if ended.code:
-            raise ExecNonZeroError(_exec_result(ended), command=("ls", str(path)))
-        return [self._entry(folder, name) for name in ended.stdout.splitlines()]
+        if not self._workspace.is_folder(folder):
+            told = CommandResult(1, "", f"ls: {path}: there is no such folder\n")
+            raise ExecNonZeroError(_exec_result(told), command=("ls", str(path)))
+        return [self._entry(folder, name) for name in self._workspace.names(folder)]
 
     async def mv(self, source: Path | str, destination: Path | str, *, user: Any = None) -> None:
         """Renames a file, in place of one that is there."""

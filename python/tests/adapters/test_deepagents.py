@@ -21,9 +21,6 @@ NOT_HERE = {
     "test_glob_hidden_files_explicitly": ABSOLUTE,
     "test_glob_with_character_class": ABSOLUTE,
     "test_glob_with_question_mark": ABSOLUTE,
-    "test_write_empty_file": "its command needs a shell",
-    "test_ls_lists_nested_directories": "its command needs a shell",
-    "test_ls_large_directory": "its command needs a shell",
 }
 """Standard tests that don't hold, with the reason."""
 
@@ -81,7 +78,9 @@ def test_an_agent_finds_an_outlier(pool):
     assert "/workspace/readings.csv" in listed
     assert SHAPE in ran and FOUND in ran
     assert "s6,97.5" in read and "readings.csv" in found
-    assert "there is no shell here that could run `>`" in redirected
+    assert "succeeded" in redirected
+    (written,) = backend.download_files(["/workspace/out.txt"])
+    assert FOUND in written.content.decode()
     assert state["messages"][-1].text == ANSWER
     (figure,) = backend.download_files(["/workspace/figure.png"])
     assert figure.content.startswith(b"\x89PNG")
@@ -92,7 +91,7 @@ def test_programs_and_tools_have_the_same_files(pool):
     backend.write("/a/helper.py", "NAME = 'first'\n")
     main = "import helper, os\nprint(helper.NAME, os.getcwd())\nopen('b', 'w').write('x')\n"
     backend.write("/a/main.py", main)
-    assert backend.execute("python3 /a/main.py").output == "first /workspace\n"
+    assert backend.execute("cd a && python3 main.py | tr a-z A-Z; mv b ..").output == "FIRST /WORKSPACE/A\n"
     # Each program is a fresh one.
     backend.edit("/workspace/a/helper.py", "first", "second")
     assert backend.execute("python3 a/main.py").output == "second /workspace\n"

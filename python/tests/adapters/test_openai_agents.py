@@ -83,7 +83,7 @@ def test_a_sandbox_agent_finds_an_outlier():
         made, ran, listed, piped, left = outputs(result)
         assert result.final_output == ANSWER and "code 0" in made
         assert SHAPE in ran and FOUND in ran and "a.png" in listed
-        assert "code 127" in piped and "there is no shell here that could run `|`" in piped
+        assert "code 0" in piped and CSV.splitlines()[0] in piped
         assert "code 7" in left
 
     with_pool(main)

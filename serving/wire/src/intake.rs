@@ -91,11 +91,13 @@ impl Intake {
 
     /// Returns the fields that can say what to run, as words of a message.
     pub(crate) fn programs(&self) -> String {
-        let sources = [Field::Code, Field::File].into_iter().filter(|field| self.takes(*field));
-        let sources: Vec<String> = sources.map(|field| format!("`{field}`")).collect();
-        let call = self.takes(Field::Call).then(|| "a `call`".to_owned());
-        let sources = (!sources.is_empty()).then(|| sources.join(" or "));
-        [sources, call].into_iter().flatten().collect::<Vec<_>>().join(", or ")
+        let fields = [Field::Code, Field::File, Field::Shell, Field::Call].into_iter();
+        let names = fields.filter(|field| self.takes(*field)).map(|field| format!("`{field}`"));
+        let mut names: Vec<String> = names.collect();
+        match names.pop() {
+            Some(last) if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+            only => only.unwrap_or_default(),
+        }
     }
 }
 
@@ -114,6 +116,8 @@ pub enum Field {
     Code,
     /// `file`
     File,
+    /// `shell`
+    Shell,
     /// `call`
     Call,
     /// `variables`
@@ -161,6 +165,7 @@ impl Field {
             Self::File => {
                 "it would be read on the machine that runs the job; send the program's text"
             }
+            Self::Shell => "commands aren't run in this way; send a program",
             Self::Call => "send a program that calls the function",
             Self::Variables | Self::Args | Self::Env | Self::Stdin | Self::Files => {
                 "programs get no inputs in this way"

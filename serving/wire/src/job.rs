@@ -11,7 +11,7 @@ use strum::{Display, EnumString, VariantNames};
 
 /// A job: what to run, with which inputs and limits.
 ///
-/// What to run is exactly one of `code`, `file` and `call`. A field that is `null` is not given, and
+/// What to run is exactly one of `code`, `file`, `shell` and `call`. A field that is `null` is not given, and
 /// an unknown field is an error. Deserializing applies [`Intake::BATCH`](crate::Intake::BATCH),
 /// which takes every field; read jobs of others with an [`Intake`](crate::Intake) that takes less.
 // The comments on fields are their descriptions in the schema.
@@ -28,6 +28,9 @@ pub struct Job {
     /// The path of a script to run, on the machine that runs the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// A command to run in the sandbox's shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
     /// A function to call in place of running a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
@@ -89,6 +92,11 @@ impl Job {
     /// Creates a job that runs the script at this path of the machine that runs the job.
     pub fn file(path: impl Into<String>) -> Self {
         Self { file: Some(path.into()), ..Self::default() }
+    }
+
+    /// Creates a job that runs a command in the sandbox's shell.
+    pub fn shell(command: impl Into<String>) -> Self {
+        Self { shell: Some(command.into()), ..Self::default() }
     }
 
     /// Creates a job that calls a function, `module:function`, with positional arguments.

@@ -121,8 +121,9 @@ impl Intake {
     }
 
     fn check_program(&self, job: &Job) -> Result<(), InvalidJob> {
-        let mut programs =
-            job.given().filter(|field| matches!(field, Field::Code | Field::File | Field::Call));
+        let mut programs = job.given().filter(|field| {
+            matches!(field, Field::Code | Field::File | Field::Shell | Field::Call)
+        });
         match (programs.next(), programs.next()) {
             (Some(_), None) => Ok(()),
             (None, _) => Err(InvalidJob::NoProgram(self.programs())),
@@ -138,6 +139,7 @@ impl Job {
             Field::Id => self.id.is_some(),
             Field::Code => self.code.is_some(),
             Field::File => self.file.is_some(),
+            Field::Shell => self.shell.is_some(),
             Field::Call => self.call.is_some(),
             Field::Variables => !self.variables.is_empty(),
             Field::Args => !self.args.is_empty(),
@@ -161,6 +163,7 @@ impl Job {
             Field::Id => self.id = Some(value),
             Field::Code => self.code = Some(text(name, value)?),
             Field::File => self.file = Some(text(name, value)?),
+            Field::Shell => self.shell = Some(text(name, value)?),
             Field::Call => self.call = Some(call(value)?),
             Field::Variables => self.variables = by_name(name, value)?,
             Field::Args => self.args = texts(name, value)?,

@@ -44,7 +44,7 @@ impl Intake {
             );
             append(properties, "limits", "Each can be lower than the pool's own, not higher.");
         }
-        let programs = [Field::Code, Field::File, Field::Call];
+        let programs = [Field::Code, Field::File, Field::Shell, Field::Call];
         let programs: Vec<Field> =
             programs.into_iter().filter(|field| self.takes(*field)).collect();
         match programs[..] {

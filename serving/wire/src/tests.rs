@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{Contents, Field, Intake, InvalidJob, Job, Limits, job_schema};
 
 /// A job with every field that can stand beside `code`, and one with each of the other programs.
-fn every_field() -> [Value; 4] {
+fn every_field() -> [Value; 5] {
     [
         json!({
             "id": [1, null], "code": "1", "variables": { "x": [1, null] }, "args": ["a"],
@@ -18,6 +18,7 @@ fn every_field() -> [Value; 4] {
             "egress": ["GET https://example.com/*"],
         }),
         json!({ "file": "a.py" }),
+        json!({ "shell": "ls" }),
         json!({ "call": { "function": "a:b", "args": [1, {}], "keywords": { "k": null } } }),
         json!({ "call": { "function": "a:b", "args": [{ "$set": [1] }], "tagged": true } }),
     ]
@@ -300,7 +301,7 @@ fn errors_show_what_was_found_if_it_is_short() {
         assert_eq!(problem(Intake::TOOL, &job), expected);
     }
     for (job, expected) in [
-        (json!({}), "give the program as `code` or `file`, or a `call`"),
+        (json!({}), "give the program as `code`, `file`, `shell` or `call`"),
         (json!({ "code": "", "file": "" }), "give only one of `code` and `file`"),
         (
             json!({ "code": "", "limits": { "memory": 1 } }),
@@ -324,7 +325,7 @@ fn errors_show_what_was_found_if_it_is_short() {
         assert_eq!(problem(Intake::BATCH, &job), expected);
     }
     let server = Intake::BATCH.without(Field::File);
-    assert_eq!(problem(server, &json!({})), "give the program as `code`, or a `call`");
+    assert_eq!(problem(server, &json!({})), "give the program as `code`, `shell` or `call`");
 }
 
 #[test]

@@ -18,11 +18,12 @@ def _boot(call, has_threads, workspace, files, late_files):
             package.__path__ = []
         exec(compile(source, f'<hatchery/{file}.py>', 'exec'), module.__dict__)
         package._has_threads = has_threads
+    from hatchery._late import install, packed
     codes = {}
     for file, source in late_files:
         code = compile(source, f'<hatchery/{file}.py>', 'exec')
-        codes[f'hatchery.{file}'] = code
-    from hatchery._late import install
+        # The shell is large, and few programs use it.
+        codes[f'hatchery.{file}'] = packed(code) if file.startswith('_shell') else code
     install(codes)
     from hatchery import _system
     _system.install()

@@ -321,6 +321,10 @@ class Agent:
             self.main.__dict__[name] = to_object(value)
         if "call" in given:
             return True, self._called(**given["call"])
+        if "shell" in given:
+            from hatchery._shell import run_command
+
+            return False, run_command(source)
         has_value, value = self._execute(source, code, filename, given.get("expression", False))
         if value is not None and given.get("prompt"):
             # As `sys.displayhook` does; a `_` of the program hides it.

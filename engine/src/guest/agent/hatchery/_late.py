@@ -46,6 +46,28 @@ ADAPTED = {
 COMPILED, OF_COMPILED = ("pandas", "scipy", "sklearn", "statsmodels"), "hatchery._integers"
 
 
+def packed(code):
+    """Returns code as few bytes, for `unpacked`."""
+    import marshal
+
+    data = marshal.dumps(code)
+    try:
+        import zlib
+    except ImportError:
+        return data
+    return zlib.compress(data)
+
+
+def unpacked(data):
+    import marshal
+
+    if data[:1] == b"x":  # zlib's first byte
+        import zlib
+
+        data = zlib.decompress(data)
+    return marshal.loads(data)
+
+
 class CodeFinder:
     """Finds modules whose code is already here."""
 
@@ -59,7 +81,8 @@ class CodeFinder:
         return None
 
     def exec_module(self, module):
-        exec(self._codes[self._folder + module.__name__], module.__dict__)
+        code = self._codes[self._folder + module.__name__]
+        exec(unpacked(code) if type(code) is bytes else code, module.__dict__)
 
 
 class LateFinder(CodeFinder):
