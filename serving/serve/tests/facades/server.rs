@@ -1,6 +1,6 @@
 //! One server for all tests, and a client of plain HTTP.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use hatchery::egress::{EgressFile, Rule};
-use hatchery::{Hatchery, SessionsConfig};
-use serde_json::Value;
+use hatchery::{Hatchery, SessionsConfig, TenantConfig};
+use serde_json::{Value, json};
 use serve::{Caller, Service, facades};
 use tokio::runtime::Runtime;
 use ureq::{Agent, Body};
@@ -69,6 +69,14 @@ impl Server {
         let builder = Hatchery::builder().workers(1).sessions(sessions);
         let pool = RUNTIME.block_on(builder.start()).unwrap();
         (Self::start(facades::router(&Service::new(pool.clone()))), pool)
+    }
+
+    /// One whose tenants have one session each.
+    pub(crate) fn narrow() -> Self {
+        let tenant = TenantConfig { sessions: 1, ..TenantConfig::default() };
+        let builder = Hatchery::builder().workers(1).default_tenant(tenant);
+        let pool = RUNTIME.block_on(builder.start()).unwrap();
+        Self::start(facades::router(&Service::new(pool)))
     }
 
     /// One whose pool allows these requests.
@@ -135,6 +143,38 @@ impl Server {
         let request = AGENT.post(self.url(path)).header("content-type", JSON);
         let request = request.header("e2b-sandbox-id", sandbox).header("x-tenant", tenant);
         Answer::of(request.send(body.to_string()).unwrap())
+    }
+
+    /// Sends a call with many answers, as the SDK of E2B does, and returns them as they come.
+    pub(crate) fn call(
+        &self,
+        (sandbox, tenant): (&str, &str),
+        method: &str,
+        message: &Value,
+        headers: &[(&str, &str)],
+    ) -> impl Iterator<Item = Value> + use<> {
+        let path = self.url(&format!("/process.Process/{method}"));
+        let mut request = AGENT.post(path).header("content-type", "application/connect+json");
+        request = request.header("x-tenant", tenant).header("e2b-sandbox-id", sandbox);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let message = message.to_string();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let body = [&[0], length.as_slice(), message.as_bytes()].concat();
+        let response = request.send(body.as_slice()).unwrap();
+        assert_eq!(response.status(), 200);
+        let mut body = response.into_body().into_reader();
+        std::iter::from_fn(move || {
+            let mut prefix = [0; 5];
+            // A call ends with its last message.
+            body.read_exact(&mut prefix).ok()?;
+            let [flags, length @ ..] = prefix;
+            let mut message = vec![0; u32::from_be_bytes(length) as usize];
+            body.read_exact(&mut message).unwrap();
+            let message: Value = serde_json::from_slice(&message).unwrap();
+            Some(if flags == 2 { json!({ "last": message }) } else { message["event"].clone() })
+        })
     }
 
     pub(crate) fn delete_as(&self, tenant: &str, path: &str) -> Answer {
