@@ -107,6 +107,7 @@ with_frameworks agents "tests/adapters/test_autogen.py tests/adapters/test_deepa
     llama-index-tools-mcp==0.6.0 mcp-haystack==2.1.1 openai-agents==0.24.0 pydantic-ai-slim[mcp]==2.68.0
     skyrl-gym==0.4.0 smolagents==1.26.0 uvicorn" openrlhf==0.11.2
 with_frameworks verifiers "tests/adapters/test_which_door.py -k verifiers" verifiers==0.4.0
+with_frameworks e2b tests/adapters/test_e2b.py "e2b==2.63.0 e2b-code-interpreter==2.11.5"
 with_frameworks crewai "tests/adapters/test_which_door.py -k crewai" crewai==1.15.30
 
 # The cells of the example, which assert on their own results.

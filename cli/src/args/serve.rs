@@ -27,8 +27,7 @@ pub(crate) struct ServeArguments {
     pub(crate) unix: Option<PathBuf>,
 
     /// Serve HTTP at this address, such as 127.0.0.1:8000. Port 0 picks a free port. Also serves
-    /// agents at `/mcp`, and clients of SandboxFusion, E2B's code interpreter and Piston. Can be
-    /// repeated.
+    /// agents at `/mcp`, and clients of SandboxFusion, E2B and Piston. Can be repeated.
     #[arg(long, value_name = "ADDR", group = "ways")]
     pub(crate) http: Vec<String>,
 
@@ -41,6 +40,11 @@ pub(crate) struct ServeArguments {
     /// administrator's has only the token. Without this option, only this machine is served.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// Serve every HTTP client without a token, also from other machines. Only for a private network:
+    /// each client can run programs, and read and change the sessions and sandboxes of all others.
+    #[arg(long, requires = "http", conflicts_with = "token_file")]
+    pub(crate) trust_network: bool,
 
     /// A further name by which HTTP clients may call this server, such as that of a proxy. Can be
     /// repeated.

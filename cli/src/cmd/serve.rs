@@ -146,12 +146,14 @@ impl Web {
         };
         let mut listeners = Vec::with_capacity(arguments.http.len());
         for address in &arguments.http {
-            listeners.push(listen(address, !tokens.is_empty()).await?);
+            let is_open = arguments.trust_network || !tokens.is_empty();
+            listeners.push(listen(address, is_open).await?);
         }
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let (ready, is_ready) = watch::channel(false);
         let mut config = HttpConfig::default();
         config.tokens = tokens;
+        config.trusts_network = arguments.trust_network;
         config.hosts.clone_from(&arguments.host_name);
         config.origins.clone_from(&arguments.origin);
         let wanted = arguments.connections.unwrap_or(config.connections);
@@ -230,7 +232,8 @@ impl Web {
     }
 }
 
-async fn listen(address: &str, has_tokens: bool) -> anyhow::Result<TcpListener> {
+/// Listens at an address, which is one of this machine alone unless others may connect.
+async fn listen(address: &str, is_open: bool) -> anyhow::Result<TcpListener> {
     let unusable = || {
         UsageError(format!(
             "can't serve HTTP at `{address}` (give `--http` an address of this machine with a free \
@@ -238,10 +241,11 @@ async fn listen(address: &str, has_tokens: bool) -> anyhow::Result<TcpListener> 
         ))
     };
     let listener = TcpListener::bind(address).await.with_context(unusable)?;
-    if !has_tokens && !listener.local_addr()?.ip().is_loopback() {
+    if !is_open && !listener.local_addr()?.ip().is_loopback() {
         return Err(UsageError(format!(
             "other machines could reach `{address}`: give tokens with `--token-file`, or an \
-             address of this machine alone with `--http 127.0.0.1:8000`"
+             address of this machine alone with `--http 127.0.0.1:8000`; in a private network whose \
+             clients may all do everything, `--trust-network` serves them without tokens"
         ))
         .into());
     }

@@ -34,7 +34,12 @@ pub(crate) fn stream(status: StatusCode, kind: &'static str, body: Body) -> Resp
 }
 
 /// Returns lines of JSON as a response, as they come.
-pub(crate) fn lines(mut lines: mpsc::Receiver<Bytes>) -> Response {
-    let lines = poll_fn(move |context| lines.poll_recv(context)).map(Ok::<_, Infallible>);
-    stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
+pub(crate) fn lines(lines: mpsc::Receiver<Bytes>) -> Response {
+    pieces("application/x-ndjson", lines)
+}
+
+/// Returns pieces of a body of this type as a response, as they come.
+pub(crate) fn pieces(kind: &'static str, mut pieces: mpsc::Receiver<Bytes>) -> Response {
+    let pieces = poll_fn(move |context| pieces.poll_recv(context)).map(Ok::<_, Infallible>);
+    stream(StatusCode::OK, kind, Body::from_stream(pieces))
 }

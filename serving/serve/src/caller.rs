@@ -98,6 +98,13 @@ impl Caller {
         self.token.unwrap_or_else(of_tenant)
     }
 
+    /// Returns the secret that opens one of the caller's sandboxes of E2B, and nothing else; `None`
+    /// for a caller without a token. It doesn't tell the token.
+    pub(crate) fn access_to(&self, sandbox: &str) -> Option<blake3::Hash> {
+        let key = self.token?;
+        Some(blake3::keyed_hash(key.as_bytes(), format!("sandbox {sandbox}").as_bytes()))
+    }
+
     /// Returns which fields of a job it may use.
     pub fn intake(&self) -> &Intake {
         &self.intake

@@ -1,5 +1,5 @@
 //! The HTTP interfaces of other products over this crate's types, so that their clients work
-//! unchanged: SandboxFusion, the code interpreter of E2B, and Piston.
+//! unchanged: SandboxFusion, E2B and Piston.
 //!
 //! Requests and answers are as these products define them: fields that they don't know are ignored,
 //! and errors have their forms. A job's caller is the [`Caller`](crate::Caller) among the request's

@@ -5,7 +5,7 @@
 //! as `{"error": …}`. `/openapi.json` describes the rest.
 //!
 //! On a loopback address, every client is served. On any other address a request needs a [`Token`],
-//! which stands for a tenant. Requests for other hosts and from other pages are refused, so no page
+//! which stands for a tenant, unless the [network is trusted](HttpConfig::trusts_network). Requests for other hosts and from other pages are refused, so no page
 //! in a local browser reaches the pool.
 
 pub use config::{Cluster, ClusterState, HttpConfig, Metrics, Token};
@@ -24,6 +24,7 @@ mod batches;
 mod body;
 mod config;
 mod connections;
+mod credentials;
 mod failure;
 mod guard;
 mod idempotency;
@@ -60,7 +61,8 @@ mod state;
 /// ```
 ///
 /// # Errors
-/// A listener can be reached from other machines and there are no tokens, or two tokens are the same.
+/// A listener can be reached from other machines, whose network isn't trusted, and there are no tokens.
+/// Or two tokens are the same.
 pub async fn serve(
     listeners: impl IntoIterator<Item = TcpListener>,
     config: HttpConfig,
@@ -74,6 +76,7 @@ pub async fn serve(
     if let Some(&address) = reached
         && config.tokens.is_empty()
         && !config.watching_only
+        && !config.trusts_network
     {
         return Err(HttpError::NoTokens(address));
     }

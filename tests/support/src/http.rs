@@ -100,6 +100,11 @@ impl Reply {
         bytes
     }
 
+    /// Returns the body as it comes.
+    pub fn reader(self) -> impl Read + use<> {
+        self.body
+    }
+
     pub fn json(self) -> Value {
         serde_json::from_slice(&self.bytes()).unwrap()
     }

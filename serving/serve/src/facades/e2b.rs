@@ -1,8 +1,8 @@
-//! The code interpreter of E2B: cells that run in contexts, and stream what they do.
+//! E2B: sandboxes with cells, files and commands. Cells run in contexts, and stream what they do.
 //!
 //! A context is a session. Cells without a context run in the default one of their sandbox, whose
-//! files are those of the sandbox. Requests that name no sandbox have one for each tenant. The SDK
-//! speaks to one port if `E2B_API_URL` and `E2B_SANDBOX_URL` name it.
+//! files are those of the sandbox, and so do its commands. Requests that name no sandbox have one for
+//! each tenant. The SDK speaks to one port if `E2B_API_URL` and `E2B_SANDBOX_URL` name it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use hatchery::wire::{self, Problem, ProblemKind};
+use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{Interface, Job};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,6 +27,9 @@ use contexts::{Context, Contexts};
 use lines::{RunningCell, follow, restarted};
 use sandboxes::Visit;
 
+pub(crate) use sandboxes::{ACCESS_TOKEN, access};
+
+mod commands;
 mod contexts;
 mod files;
 mod lines;
@@ -38,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The names of the one language.
 const NAMES: [&str; 3] = ["python", "python3", "py"];
 
-/// Serves a pool as E2B's code contexts.
+/// Serves a pool as E2B's sandboxes.
 pub fn router(service: Service) -> Router {
     let cells = Router::new()
         .route("/health", get(async |_: Visit| json_answer(StatusCode::OK, &json!("OK"))))
@@ -48,6 +51,7 @@ pub fn router(service: Service) -> Router {
         .route("/contexts/{id}/restart", post(restart));
     in_form(cells, cell_form)
         .merge(files::routes())
+        .merge(commands::routes())
         .merge(sandboxes::routes())
         .layer(body_limit())
         .layer(Extension(Interface::E2b))
@@ -146,8 +150,7 @@ impl Contexts {
                 })?
             }
         };
-        let room = visit.transit.clone().map(|transit| (transit, visit.caller.clone()));
-        Ok(entered.map_or_else(restarted, |cell| follow(cell, room)))
+        Ok(entered.map_or_else(restarted, |cell| follow(cell, visit.room())))
     }
 
     /// Submits a job to the default context, as [`Self::enter`] does. The pool closes idle sessions;
@@ -197,12 +200,8 @@ impl Contexts {
 
 /// The job of a cell.
 fn cell(visit: &Visit, request: &ExecuteRequest) -> Result<Job, Problem> {
-    let sandbox = visit.sandbox.as_ref();
-    let mut env = sandbox.map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
-    env.extend(request.env_vars.clone().unwrap_or_default());
-    let egress = sandbox.and_then(|sandbox| sandbox.egress.clone());
-    let job = wire::Job { env, egress, ..notebook::guest::Cell::next(&request.code).wire() };
-    Ok(visit.caller.job(job)?.keep_files())
+    let job = notebook::guest::Cell::next(&request.code).wire();
+    visit.job(job, request.env_vars.clone().unwrap_or_default())
 }
 
 fn description(context: &Context) -> Value {

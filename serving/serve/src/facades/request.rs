@@ -48,7 +48,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
 pub(super) struct Sent<T>(pub(super) Caller, pub(super) T);
 
 /// Why a request isn't answered as asked. [`in_form`] answers it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Refused {
     /// Of a request that can't be read: 400 for JSON of another form, 413 for a body that is too
     /// large, 415 for one of another type.

@@ -23,7 +23,7 @@ use crate::caller::Caller;
 #[non_exhaustive]
 pub struct HttpConfig {
     /// The tokens that callers send. Without any, everybody who can connect is served, which is allowed
-    /// on loopback addresses only. Default: none.
+    /// on loopback addresses and in a [trusted network](Self::trusts_network). Default: none.
     pub tokens: Vec<Token>,
     /// The most bytes of one body, and of one line of a batch. Fewer refuse jobs with large files;
     /// more hold more memory. Default: 64 MiB.
@@ -62,6 +62,10 @@ pub struct HttpConfig {
     /// run or changed. Then other machines may connect without a token, under any host name.
     /// Default: false.
     pub watching_only: bool,
+    /// Serves every client that can connect, also on addresses of other networks than loopback, if
+    /// there are no [`tokens`](Self::tokens). All of them are one caller: each can run jobs, and see
+    /// and change the sessions and sandboxes of the others. Default: false.
+    pub trusts_network: bool,
 }
 
 /// Renders metrics as text.
@@ -89,6 +93,7 @@ impl Default for HttpConfig {
             cluster: None,
             ready: None,
             watching_only: false,
+            trusts_network: false,
         }
     }
 }

@@ -122,7 +122,7 @@ pub enum HttpError {
     /// Other machines could reach the address, and callers need no token.
     #[error(
         "other machines may reach `{0}`, so callers need tokens there: give `--token-file`, \
-         or serve on 127.0.0.1"
+         serve on 127.0.0.1, or, if all of them may do everything, `--trust-network`"
     )]
     NoTokens(SocketAddr),
     /// The listener has no address.

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::config::find;
+use super::credentials;
 use super::failure::Failure;
 use super::state::{AppState, Client};
 use crate::caller::Caller;
@@ -33,8 +33,9 @@ pub(super) async fn check_host(
     next: Next,
 ) -> Response {
     let headers = request.headers();
-    let checked = check_encoding(headers)
+    let checked = check_encoding(request.uri(), headers)
         .and_then(|()| check_place(&state, request.method(), request.uri(), headers));
+    credentials::mark_browser(&mut request);
     // What is behind this may have stricter rules of its own, as that for agents has.
     let origin = request.headers_mut().remove(header::ORIGIN);
     let mut response = match checked {
@@ -61,21 +62,21 @@ pub(super) async fn check_token(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let client = match client(&state, request.headers()) {
+    let client = match client(&state, &mut request) {
         Ok(client) => client,
         Err(failure) => return failure.into_response(),
     };
-    // Nothing behind this needs it, so nothing behind this can show it.
-    request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(client.caller.clone());
     request.extensions_mut().insert(client);
     next.run(request).await
 }
 
-/// Refuses a compressed body, which would be taken for broken JSON.
-fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+/// Refuses a compressed body, which would be taken for broken JSON. Files of E2B's clients are
+/// unpacked in their sandbox.
+fn check_encoding(uri: &Uri, headers: &HeaderMap) -> Result<(), Failure> {
     match single(headers, &header::CONTENT_ENCODING)? {
         None | Some("identity") => Ok(()),
+        Some("gzip") if uri.path() == "/files" => Ok(()),
         Some(encoding) => {
             let message =
                 format!("bodies in the encoding `{encoding}` can't be read; send it plain");
@@ -175,22 +176,13 @@ fn is_listed(origins: &[String], origin: &HeaderValue) -> bool {
     origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
 }
 
-fn client(state: &Arc<AppState>, headers: &HeaderMap) -> Result<Client, Failure> {
+fn client(state: &Arc<AppState>, request: &mut Request) -> Result<Client, Failure> {
     let tokens = &state.config.tokens;
     if tokens.is_empty() {
         let caller = Caller::of_this_machine();
         return Ok(Client { state: Arc::clone(state), caller, is_administrator: false });
     }
-    let refused = |message: &str| Failure::new(StatusCode::UNAUTHORIZED, "token", message);
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return Err(refused("send a token once, as `Authorization: Bearer TOKEN`"));
-    };
-    let sent = match value.as_bytes().split_at_checked(7) {
-        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") => sent,
-        _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
-    };
-    let token = find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
+    let token = credentials::take(tokens, request)?;
     let (caller, is_administrator) = (token.caller.clone(), token.is_administrator());
     Ok(Client { state: Arc::clone(state), caller, is_administrator })
 }

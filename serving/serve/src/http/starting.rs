@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::config::{HttpConfig, Metrics};
+use super::credentials::take_from_path;
 use super::failure::Failure;
 use super::pool::METRICS_TYPE;
 use super::state;
@@ -45,7 +46,7 @@ async fn pass_on(State(mut front): State<Front>, request: Request) -> Response {
     // It ends without them if the server ends before.
     let routes = front.routes.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
     let Some(routes) = routes else { return state::ended().into_response() };
-    match routes.oneshot(request).await {
+    match routes.oneshot(take_from_path(request)).await {
         Ok(response) => response,
         Err(never) => match never {},
     }

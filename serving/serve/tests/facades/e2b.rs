@@ -402,6 +402,68 @@ fn a_sandbox_is_forked_as_the_api_of_e2b_defines_it() {
 }
 
 #[test]
+fn a_paused_sandbox_keeps_its_state_and_has_no_end() {
+    let server = Server::shared();
+    let create = |mut asked: Value| {
+        asked["templateID"] = json!("base");
+        let made = server.post_as("pausing", "/v2/sandboxes", &asked);
+        let made: Value = serde_json::from_str(&made.text).unwrap();
+        made["sandboxID"].as_str().unwrap().to_owned()
+    };
+    let run =
+        |id: &str, code: &str| server.post_to(id, "pausing", "/execute", &json!({ "code": code }));
+    let state = |id: &str| {
+        let found = server.get_as("pausing", &format!("/sandboxes/{id}"));
+        (found.status == 200).then(|| found.json()["state"].as_str().unwrap().to_owned())
+    };
+    let ask = |id: &str, action: &str, body: Value| {
+        server.post_as("pausing", &format!("/sandboxes/{id}/{action}"), &body).status
+    };
+    let id = create(json!({ "timeout": 600 }));
+    run(&id, "x = 1; open('f', 'w').write('kept')");
+    assert_eq!(ask(&id, "pause", json!({ "memory": false })), 400);
+    assert_eq!(server.post_as("others", &format!("/sandboxes/{id}/pause"), &json!({})).status, 404);
+    // The SDK takes 409 for one that is paused already.
+    assert_eq!([ask(&id, "pause", json!({})), ask(&id, "pause", json!({}))], [204, 409]);
+    assert_eq!(state(&id).as_deref(), Some("paused"));
+    let listed = |state: &str| {
+        let listed = server.get_as("pausing", &format!("/v2/sandboxes?state={state}")).json();
+        listed.as_array().unwrap().iter().any(|found| found["sandboxID"] == id.as_str())
+    };
+    assert_eq!(["paused", "running", "running,paused"].map(listed), [true, false, true]);
+    let refused = run(&id, "x");
+    assert_eq!(refused.status, 502);
+    assert!(refused.text.contains("was not found: it is paused"), "{}", refused.text);
+    assert_eq!(
+        [ask(&id, "timeout", json!({ "timeout": 0 })), ask(&id, "fork", json!({}))],
+        [409, 409]
+    );
+    assert_eq!(ask(&id, "connect", json!({ "memory": false })), 400);
+    assert_eq!([ask(&id, "connect", json!({})), ask(&id, "connect", json!({}))], [201, 200]);
+    assert_eq!(run(&id, "x, open('f').read()").lines()[1], main_text("(1, 'kept')"));
+
+    // At its end one is paused instead of killed, if that was wanted.
+    let pausing = create(json!({ "timeout": 600, "autoPause": true }));
+    run(&pausing, "y = 2");
+    assert_eq!(ask(&pausing, "timeout", json!({ "timeout": 0 })), 204);
+    while state(&pausing).as_deref() == Some("running") {
+        thread::yield_now();
+    }
+    assert_eq!(state(&pausing).as_deref(), Some("paused"));
+    assert_eq!(ask(&pausing, "resume", json!({ "timeout": 600 })), 201);
+    assert_eq!(run(&pausing, "y").lines()[1], main_text("2"));
+    let without_memory =
+        json!({ "templateID": "base", "autoPause": true, "autoPauseMemory": false });
+    assert_eq!(server.post_as("pausing", "/v2/sandboxes", &without_memory).status, 400);
+    // A paused one can be killed.
+    assert_eq!(ask(&pausing, "pause", json!({})), 204);
+    for id in [&pausing, &id] {
+        assert_eq!(server.delete_as("pausing", &format!("/sandboxes/{id}")).status, 204);
+        assert_eq!(state(id), None);
+    }
+}
+
+#[test]
 fn a_tenant_has_so_many_sandboxes() {
     let server = Server::shared();
     let create = |tenant| {
@@ -421,6 +483,28 @@ fn a_tenant_has_so_many_sandboxes() {
     let counts = [page(""), page("?limit=7"), page("?nextToken=200"), page("?state=paused")];
     assert_eq!(counts, [100, 7, 56, 0]);
     assert_eq!(server.get_as("crowd", "/v2/sandboxes?template=base").status, 400);
+}
+
+#[test]
+fn a_tenant_has_so_many_sessions_in_all_its_sandboxes() {
+    let server = Server::narrow();
+    let create = |tenant| {
+        let made = server.post_as(tenant, "/v2/sandboxes", &json!({ "templateID": "base" }));
+        let made: Value = serde_json::from_str(&made.text).unwrap();
+        made["sandboxID"].as_str().unwrap().to_owned()
+    };
+    let run = |id: &str, tenant| server.post_to(id, tenant, "/execute", &json!({ "code": "1" }));
+    let (one, other) = (create("narrow-red"), create("narrow-red"));
+    assert_eq!(run(&one, "narrow-red").lines()[1], main_text("1"));
+    let refused = run(&other, "narrow-red");
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    assert!(refused.text.contains("sessions"), "{}", refused.text);
+    let files = server.post_to(&other, "narrow-red", "/filesystem.Filesystem/Stat", &json!({}));
+    assert_eq!(files.status, 429, "{}", files.text);
+    // Others have room, and so has the tenant once a sandbox was killed.
+    assert_eq!(run(&create("narrow-blue"), "narrow-blue").lines()[1], main_text("1"));
+    assert_eq!(server.delete_as("narrow-red", &format!("/sandboxes/{one}")).status, 204);
+    assert_eq!(run(&other, "narrow-red").lines()[1], main_text("1"));
 }
 
 #[test]
@@ -494,7 +578,6 @@ fn files_are_those_of_the_tenants_default_context() {
         assert_eq!(answer.status, status, "{method}: {}", answer.text);
         assert!(answer.text.contains(code), "{method}: {}", answer.text);
     }
-    assert_eq!(server.post("/process.Process/Start", &json!({})).status, 501);
     for (path, content_type, status) in [
         ("/files", "application/octet-stream", 400),
         ("/files?path=g", "text/plain", 400),

@@ -1,10 +1,10 @@
-"""E2B's SDK: values, streams, a figure, errors, contexts, a cell that is given up, files, sandboxes."""
+"""E2B's SDK: values, streams, a figure, errors, contexts, a cell that is given up, files, commands, sandboxes."""
 
 import base64
 import io
 import time
 
-from e2b import SandboxQuery
+from e2b import CommandExitException, SandboxQuery, SandboxState
 from e2b_code_interpreter import Sandbox
 
 
@@ -139,7 +139,7 @@ with Sandbox.create() as sandbox:
         (lambda: sandbox.files.read("/home/user"), "InvalidArgumentException"),
         (lambda: sandbox.files.list("out.bin"), "InvalidArgumentException"),
         (lambda: sandbox.files.watch_dir("/home/user"), "SandboxException"),
-        (lambda: sandbox.commands.run("ls"), "SandboxException"),
+        (lambda: sandbox.commands.run("cat", stdin=True), "SandboxException"),
     ]:
         try:
             attempt()
@@ -148,6 +148,34 @@ with Sandbox.create() as sandbox:
         else:
             raise AssertionError(expected)
     assert sandbox.is_running()
+
+    # Commands of the shell, on the same files.
+    heard = []
+    result = sandbox.commands.run("wc -l < data/table.csv; echo oh >&2", on_stdout=heard.append)
+    assert (result.exit_code, result.stdout.strip(), result.stderr) == (0, "2", "oh\n"), result
+    assert "".join(heard).strip() == "2"
+    result = sandbox.commands.run("pwd; echo $MODE", cwd="/tmp", envs={"MODE": "test"}, user="root")
+    assert result.stdout == "/tmp\ntest\n", result
+    try:
+        sandbox.commands.run("echo some; false")
+    except CommandExitException as error:
+        assert (error.exit_code, error.stdout) == (1, "some\n"), error
+    else:
+        raise AssertionError("it fails")
+    handle = sandbox.commands.run("echo begun; while true; do true; done", background=True)
+    assert [found.pid for found in sandbox.commands.list()] == [handle.pid]
+    handle.disconnect()
+    again = sandbox.commands.connect(handle.pid)
+    assert sandbox.commands.kill(handle.pid)
+    try:
+        again.wait()
+    except CommandExitException as error:
+        assert (error.exit_code, error.error) == (-1, "signal: killed"), error
+    else:
+        raise AssertionError("it was killed")
+    assert not sandbox.commands.kill(handle.pid) and sandbox.commands.list() == []
+    fails(lambda: sandbox.commands.run("while true; do true; done", timeout=0.5), "TimeoutException")
+    assert sandbox.commands.run("echo on").stdout == "on\n"
 
 # Each sandbox has variables, files, contexts, an environment, metadata and an end of its own.
 token = "import os; os.environ.get('TOKEN')"
@@ -176,10 +204,19 @@ listed = Sandbox.list(limit=1)
 assert len(listed.next_items()) == 1 and listed.has_next
 assert other.sandbox_id in [found.sandbox_id for found in Sandbox.list().next_items()]
 
+assert one.pause() and not one.beta_pause()
+assert one.get_info().state.value == "paused" and not one.is_running()
+paused = Sandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED])).next_items()
+assert one.sandbox_id in [found.sandbox_id for found in paused]
+fails(lambda: one.run_code("secret"), "TimeoutException", "paused")
+one.connect()
+assert one.run_code("secret").text == "ada" and one.get_info().state.value == "running"
+
 assert one.kill() and not one.kill()
 assert not one.is_running() and other.is_running()
 fails(lambda: one.run_code("secret"), "TimeoutException", "was not found")
 fails(lambda: one.files.read("key.txt"), "SandboxNotRunningException")
+fails(lambda: one.commands.run("ls"), "SandboxNotRunningException")
 fails(lambda: Sandbox.connect(one.sandbox_id), "SandboxNotFoundException")
 fails(one.get_info, "SandboxNotFoundException")
 other.set_timeout(0)
@@ -194,10 +231,11 @@ for attempt, *words in [
     (lambda: Sandbox.create(template="mine"), "no template `mine`"),
     (lambda: Sandbox.create(allow_internet_access=True), "`allow_internet_access`"),
     (lambda: Sandbox.create(network={"allow_out": ["example.com"]}), "`allowOut`"),
-    (lambda: Sandbox.create(lifecycle={"on_timeout": "pause"}), "`autoPause`"),
+    (lambda: Sandbox.create(lifecycle={"on_timeout": "pause", "auto_resume": True}), "`autoResume`"),
     (lambda: Sandbox.create(envs={"": "x"}), "environment"),
     (lambda: Sandbox.create(timeout=100_000), "86400"),
-    (lambda: Sandbox.create().pause(), "no `pause`"),
+    (lambda: Sandbox.create().pause(mode="filesystem"), "`filesystem`"),
+    (lambda: Sandbox.create().create_snapshot(), "no `snapshots`"),
     # It would be the same sandbox for all.
     (lambda: Sandbox.create(debug=True).run_code("1"), "E2B_DEBUG", "E2B_SANDBOX_URL"),
 ]:

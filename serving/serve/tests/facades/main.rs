@@ -2,6 +2,8 @@
 //! own clients.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+/// Commands in E2B's sandboxes.
+mod commands;
 /// E2B's code interpreter.
 mod e2b;
 /// SandboxFusion.

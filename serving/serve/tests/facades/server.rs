@@ -1,5 +1,6 @@
 //! One server for all tests, and a client of plain HTTP.
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use hatchery::egress::{EgressFile, Rule};
-use hatchery::{Hatchery, SessionsConfig};
-use serde_json::Value;
+use hatchery::{Hatchery, SessionsConfig, TenantConfig};
+use serde_json::{Value, json};
 use serve::{Caller, Service, facades};
 use test_support::http::{self, Reply};
 use tokio::runtime::Runtime;
@@ -63,6 +64,14 @@ impl Server {
         let builder = Hatchery::builder().workers(1).sessions(sessions);
         let pool = RUNTIME.block_on(builder.start()).unwrap();
         (Self::start(facades::router(&Service::new(pool.clone()))), pool)
+    }
+
+    /// One whose tenants have one session each.
+    pub(crate) fn narrow() -> Self {
+        let tenant = TenantConfig { sessions: 1, ..TenantConfig::default() };
+        let builder = Hatchery::builder().workers(1).default_tenant(tenant);
+        let pool = RUNTIME.block_on(builder.start()).unwrap();
+        Self::start(facades::router(&Service::new(pool)))
     }
 
     /// One whose pool allows these requests.
@@ -128,6 +137,35 @@ impl Server {
     pub(crate) fn post_to(&self, sandbox: &str, tenant: &str, path: &str, body: &Value) -> Answer {
         let headers = [("content-type", JSON), ("e2b-sandbox-id", sandbox), ("x-tenant", tenant)];
         Answer::of(self.request("POST", path, &headers, &body.to_string()))
+    }
+
+    /// Sends a call with many answers, as the SDK of E2B does, and returns them as they come.
+    pub(crate) fn call(
+        &self,
+        (sandbox, tenant): (&str, &str),
+        method: &str,
+        message: &Value,
+        headers: &[(&str, &str)],
+    ) -> impl Iterator<Item = Value> + use<> {
+        let url = self.url(&format!("/process.Process/{method}"));
+        let own = [("content-type", "application/connect+json"), ("x-tenant", tenant)];
+        let headers = [&own, &[("e2b-sandbox-id", sandbox)], headers].concat();
+        let message = message.to_string();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let body = [&[0], length.as_slice(), message.as_bytes()].concat();
+        let reply = http::request("POST", &url, &headers, &body).unwrap();
+        assert_eq!(reply.status, 200);
+        let mut body = reply.reader();
+        std::iter::from_fn(move || {
+            let mut prefix = [0; 5];
+            // A call ends with its last message.
+            body.read_exact(&mut prefix).ok()?;
+            let [flags, length @ ..] = prefix;
+            let mut message = vec![0; u32::from_be_bytes(length) as usize];
+            body.read_exact(&mut message).unwrap();
+            let message: Value = serde_json::from_slice(&message).unwrap();
+            Some(if flags == 2 { json!({ "last": message }) } else { message["event"].clone() })
+        })
     }
 
     pub(crate) fn delete_as(&self, tenant: &str, path: &str) -> Answer {

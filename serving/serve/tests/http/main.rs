@@ -19,5 +19,7 @@ mod server;
 mod sessions;
 /// What tenants see of one another.
 mod tenants;
+/// Tokens in other places than the usual one, and servers without any.
+mod tokens;
 /// Bytes that are on their way.
 mod transit;

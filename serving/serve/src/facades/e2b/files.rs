@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use hatchery::wire::{self, Problem, ProblemKind};
 use hatchery::{Outcome, Verdict};
 use memchr::memmem::{Finder, find};
@@ -33,9 +32,7 @@ const PROGRAM: &str = include_str!("files.py");
 const MOST_DEPTH: u32 = 64;
 
 pub(super) fn routes() -> Router<Arc<Contexts>> {
-    let calls = Router::new()
-        .route("/filesystem.Filesystem/{method}", post(call))
-        .route("/process.Process/{method}", any(no_processes));
+    let calls = Router::new().route("/filesystem.Filesystem/{method}", post(call));
     let contents = Router::new().route("/files", get(download).post(upload));
     in_form(contents, code_form).merge(in_form(calls, call_form))
 }
@@ -53,23 +50,30 @@ fn named(reason: &str, message: String) -> Refused {
     Refused::new(status, message)
 }
 
-fn internal(message: impl Into<String>) -> Refused {
+pub(super) fn internal(message: impl Into<String>) -> Refused {
     Refused::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
 /// Connect, the protocol of the calls, names its errors.
-fn call_form(refused: &Refused) -> Response {
+pub(super) fn call_form(refused: &Refused) -> Response {
     let status = if refused.is_unreadable { StatusCode::BAD_REQUEST } else { refused.status };
-    let code = match status {
+    json_answer(status, &call_error(refused))
+}
+
+/// What Connect says of a call that failed.
+pub(super) fn call_error(refused: &Refused) -> Value {
+    let code = match refused.status {
         StatusCode::NOT_FOUND => "not_found",
         StatusCode::CONFLICT => "already_exists",
         StatusCode::FORBIDDEN => "permission_denied",
         StatusCode::INSUFFICIENT_STORAGE | StatusCode::TOO_MANY_REQUESTS => "resource_exhausted",
         StatusCode::NOT_IMPLEMENTED => "unimplemented",
         StatusCode::INTERNAL_SERVER_ERROR => "internal",
+        StatusCode::BAD_GATEWAY => "unavailable",
+        StatusCode::GATEWAY_TIMEOUT => "deadline_exceeded",
         _ => "invalid_argument",
     };
-    json_answer(status, &json!({ "code": code, "message": refused.message }))
+    json!({ "code": code, "message": refused.message })
 }
 
 async fn download(
@@ -120,12 +124,7 @@ async fn call(
     Ok(json_answer(StatusCode::OK, &answer))
 }
 
-/// Reads the body nevertheless: the client would use a connection again that is about to close.
-async fn no_processes(_: Result<Bytes, BytesRejection>) -> Refused {
-    unsupported("there are no processes: this server only runs Python".to_owned())
-}
-
-fn unsupported(message: String) -> Refused {
+pub(super) fn unsupported(message: String) -> Refused {
     Refused::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 

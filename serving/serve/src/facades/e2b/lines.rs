@@ -18,7 +18,7 @@ use crate::facades::run::failure;
 use crate::service::Shares;
 
 /// Lines that wait for a slow client. What else it hasn't read yet, the job keeps within its limits.
-const MOST_LINES: usize = 16;
+pub(super) const MOST_LINES: usize = 16;
 
 /// The members of a result, by the types of its forms.
 const MEMBERS: [(&str, &str); 11] = [
@@ -46,7 +46,7 @@ pub(super) struct RunningCell {
 }
 
 /// What counts lines that wait for a client, and whose they are.
-type Room = (Shares, Caller);
+pub(super) type Room = (Shares, Caller);
 
 /// Follows a cell, and answers with what happens in it. If the client goes away, the cell is
 /// interrupted.
@@ -114,24 +114,27 @@ async fn watch(
 }
 
 /// Where lines go.
-struct Telling {
-    lines: mpsc::Sender<Bytes>,
-    room: Option<Room>,
+pub(super) struct Telling {
+    pub(super) lines: mpsc::Sender<Bytes>,
+    pub(super) room: Option<Room>,
 }
 
 impl Telling {
     /// Returns whether the client goes on to listen.
     async fn tell(&self, value: &Value) -> bool {
-        let line = line(value);
+        self.send(line(value), |why| line(&error("ResourceExhausted", why, ""))).await
+    }
+
+    /// Sends a line, or why there is no room for it. Returns whether the client goes on to listen.
+    pub(super) async fn send(&self, line: Bytes, refused: impl FnOnce(&str) -> Bytes) -> bool {
         let line = match &self.room {
             None => line,
             // What it was made of is there as well.
             Some((shares, caller)) => match shares.hold(caller, 2 * line.len()) {
                 Ok(share) => share.until_sent(line),
                 Err(_) => {
-                    let message = "too much of your output is unread: read it, then continue";
-                    let refused = self::line(&error("ResourceExhausted", message, ""));
-                    let _ = self.lines.send(refused).await;
+                    let why = "too much of your output is unread: read it, then continue";
+                    let _ = self.lines.send(refused(why)).await;
                     return false;
                 }
             },

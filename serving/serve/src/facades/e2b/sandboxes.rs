@@ -1,8 +1,9 @@
 //! E2B's control plane: creates, describes, lists, extends and ends sandboxes.
 //!
 //! A sandbox is a set of contexts with its own files, environment variables, metadata and timeout.
-//! Only the tenant who created it finds it, by a random id. What this server can't give a sandbox
-//! is refused, never ignored.
+//! Only the tenant who created it finds it, by a random id. A paused one keeps all of that, answers
+//! nobody and has no end, until it is resumed. What this server can't give a sandbox is refused,
+//! never ignored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,12 +12,12 @@ use std::time::{Duration, SystemTime};
 use axum::Router;
 use axum::extract::{FromRequestParts, Path, RawQuery, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
 use hatchery::wire::Problem;
-use hatchery::{Limits, wire};
+use hatchery::{Job, Limits, wire};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,6 +32,25 @@ use crate::service::Shares;
 
 /// Says to which sandbox a request goes.
 const SANDBOX: &str = "e2b-sandbox-id";
+
+/// Has what [`Caller::access_to`] returned to the one who created the sandbox.
+pub(crate) const ACCESS_TOKEN: &str = "x-access-token";
+
+/// Where requests to a sandbox go.
+const PATHS: [&str; 3] = ["/execute", "/files", "/health"];
+const PREFIXES: [&str; 3] = ["/contexts", "/filesystem.Filesystem", "/process.Process"];
+
+/// Returns the id of a sandbox and the access to it that a request has, if it goes there.
+pub(crate) fn access<'a>(headers: &'a HeaderMap, path: &str) -> Option<(&'a str, blake3::Hash)> {
+    let is_below = |prefix: &&str| {
+        path.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if !PATHS.contains(&path) && !PREFIXES.iter().any(is_below) {
+        return None;
+    }
+    let id = headers.get(SANDBOX)?.to_str().ok()?;
+    Some((id, blake3::Hash::from_hex(headers.get(ACCESS_TOKEN)?).ok()?))
+}
 
 /// The id that the SDK gives every sandbox when `E2B_DEBUG` is set, without asking the server.
 const DEBUG: &str = "debug_sandbox_id";
@@ -60,8 +80,18 @@ pub(super) struct Sandbox {
     /// The requests that its cells may make, as in a job; `None` for all that the pool allows.
     pub(super) egress: Option<Vec<String>>,
     metadata: BTreeMap<String, String>,
+    /// Whether it is paused at its end, and not killed.
+    pauses: bool,
     started: (Instant, SystemTime),
-    ends: watch::Sender<Instant>,
+    life: watch::Sender<Lifetime>,
+}
+
+/// How long a sandbox lives.
+#[derive(Debug, Clone, Copy)]
+struct Lifetime {
+    /// The last end, while it is paused.
+    ends: Instant,
+    is_paused: bool,
 }
 
 /// Whose contexts a request is about: those of a sandbox, or of a tenant outside of any.
@@ -71,6 +101,26 @@ pub(super) struct Visit {
     pub(super) sandbox: Option<Arc<Sandbox>>,
     /// Counts what waits for the client to read, if the layer in front does so.
     pub(super) transit: Option<Shares>,
+}
+
+impl Visit {
+    /// Makes a job of the caller in the sandbox, whose changes to files stay however it ends.
+    pub(super) fn job(
+        &self,
+        job: wire::Job,
+        envs: BTreeMap<String, String>,
+    ) -> Result<Job, Problem> {
+        let sandbox = self.sandbox.as_ref();
+        let mut env = sandbox.map(|sandbox| sandbox.envs.clone()).unwrap_or_default();
+        env.extend(envs);
+        let egress = sandbox.and_then(|sandbox| sandbox.egress.clone());
+        Ok(self.caller.job(wire::Job { env, egress, ..job })?.keep_files())
+    }
+
+    /// Returns what counts bytes that wait for the client, and whose they are.
+    pub(super) fn room(&self) -> Option<(Shares, Caller)> {
+        self.transit.clone().map(|transit| (transit, self.caller.clone()))
+    }
 }
 
 impl FromRequestParts<Arc<Contexts>> for Visit {
@@ -90,7 +140,13 @@ impl FromRequestParts<Arc<Contexts>> for Visit {
                  `E2B_SANDBOX_URL` to the address of this server",
             ))),
             Some(id) => {
-                let sandbox = contexts.sandbox(&caller, id).ok_or_else(|| gone(id))?;
+                let killed = "the sandbox was not found: it was killed, or it timed out";
+                let sandbox = contexts.sandbox(&caller, id).ok_or_else(|| gone(id, killed))?;
+                if sandbox.life.borrow().is_paused {
+                    let paused =
+                        "the sandbox was not found: it is paused, and `connect` resumes it";
+                    return Err(gone(id, paused));
+                }
                 Ok(Self { owner: sandbox.owner.clone(), sandbox: Some(sandbox), caller, transit })
             }
         }
@@ -105,6 +161,8 @@ pub(super) fn routes() -> Router<Arc<Contexts>> {
         .route("/sandboxes/{id}/timeout", post(set_timeout))
         .route("/sandboxes/{id}/connect", post(connect))
         .route("/v2/sandboxes/{id}/connect", post(connect))
+        .route("/sandboxes/{id}/pause", post(pause))
+        .route("/sandboxes/{id}/resume", post(connect))
         .route("/sandboxes/{id}/fork", post(fork))
         .route("/sandboxes/{id}/{*action}", any(unsupported));
     in_form(routes, code_form)
@@ -121,6 +179,8 @@ struct CreateSandbox {
     #[serde(rename = "allow_internet_access")]
     allow_internet_access: Option<bool>,
     network: Option<SandboxNetwork>,
+    auto_pause: Option<bool>,
+    auto_pause_memory: Option<bool>,
     /// What else was asked for.
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -187,15 +247,23 @@ impl CreateSandbox {
             Some(Value::Object(members)) => members.get("enabled") != Some(&Value::Bool(false)),
             Some(_) => true,
         };
-        let names = ["autoPause", "autoResume", "mcp", "iam", "volumeMounts"];
-        let name = names.iter().find(|name| is_asked(name))?;
+        let names = ["autoResume", "mcp", "iam", "volumeMounts"];
+        let Some(name) = names.iter().find(|name| is_asked(name)) else {
+            return (self.auto_pause_memory == Some(false)).then(|| WITH_MEMORY.to_owned());
+        };
         Some(format!("sandboxes of this server can't have `{name}`: leave it out"))
     }
 }
 
+/// Why nothing is paused without its variables.
+const WITH_MEMORY: &str =
+    "a paused sandbox keeps files and variables: leave out the mode `filesystem`";
+
 #[derive(Default, Deserialize)]
 struct Time {
     timeout: Option<i64>,
+    /// Whether variables are wanted, of one that was paused.
+    memory: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -229,11 +297,12 @@ async fn create(
         envs,
         egress,
         metadata: request.metadata.unwrap_or_default(),
+        pauses: request.auto_pause.unwrap_or_default(),
         started: now(),
-        ends: watch::Sender::new(ends),
+        life: watch::Sender::new(Lifetime { ends, is_paused: false }),
     };
-    let sandbox = begin(&contexts, caller, sandbox)?;
-    Ok(json_answer(StatusCode::CREATED, &contexts.described(&sandbox)))
+    let sandbox = begin(&contexts, caller.clone(), sandbox)?;
+    Ok(json_answer(StatusCode::CREATED, &contexts.described(&caller, &sandbox)))
 }
 
 /// Adds a sandbox, and ends it when its time is over.
@@ -244,8 +313,8 @@ fn begin(
 ) -> Result<Arc<Sandbox>, Problem> {
     let sandbox = Arc::new(sandbox);
     contexts.add(Arc::clone(&sandbox))?;
-    let (weak, ends) = (Arc::downgrade(contexts), sandbox.ends.subscribe());
-    tokio::spawn(expire(weak, caller, ends, Arc::clone(&sandbox)));
+    let (weak, life) = (Arc::downgrade(contexts), sandbox.life.subscribe());
+    tokio::spawn(expire(weak, caller, life, Arc::clone(&sandbox)));
     Ok(sandbox)
 }
 
@@ -267,6 +336,7 @@ async fn fork(
     }
     let ends = end(Some(request.timeout.unwrap_or(FORK_SECONDS)))?;
     let sandbox = contexts.known_sandbox(&caller, &id)?;
+    sandbox.check_running()?;
     let mut forks = Vec::with_capacity(count);
     let mut failed = None;
     for _ in 0..count {
@@ -275,8 +345,9 @@ async fn fork(
             envs: sandbox.envs.clone(),
             egress: sandbox.egress.clone(),
             metadata: sandbox.metadata.clone(),
+            pauses: sandbox.pauses,
             started: now(),
-            ends: watch::Sender::new(ends),
+            life: watch::Sender::new(Lifetime { ends, is_paused: false }),
         };
         match begin(&contexts, caller.clone(), fork) {
             Ok(fork) => forks.push(fork),
@@ -288,12 +359,13 @@ async fn fork(
         failed = contexts.fork(&caller, &sandbox.owner, &owners).await.err();
     }
     let Some(problem) = failed else {
-        let forks = forks.iter().map(|fork| json!({ "sandbox": contexts.described(fork) }));
+        let forks =
+            forks.iter().map(|fork| json!({ "sandbox": contexts.described(&caller, fork) }));
         return Ok(json_answer(StatusCode::CREATED, &forks.collect::<Vec<Value>>()));
     };
     for fork in forks {
         contexts.end(&caller, &fork.owner);
-        fork.ends.send_replace(now().0);
+        fork.end();
     }
     let is_busy = problem.reason.as_deref() == Some("session_busy");
     Err(match is_busy {
@@ -308,7 +380,7 @@ async fn describe(
     Sender(caller): Sender,
 ) -> Answered {
     let sandbox = contexts.known_sandbox(&caller, &id)?;
-    Ok(json_answer(StatusCode::OK, &contexts.described(&sandbox)))
+    Ok(json_answer(StatusCode::OK, &contexts.described(&caller, &sandbox)))
 }
 
 async fn list(
@@ -324,14 +396,13 @@ async fn list(
             ("metadata", wanted) => {
                 sandboxes.retain(|sandbox| sandbox.has_metadata(wanted));
             }
-            // None is ever paused.
-            ("state", states) if !states.split(',').any(|state| state == "running") => {
-                sandboxes.clear();
+            ("state", states) => {
+                sandboxes.retain(|sandbox| states.split(',').any(|it| it == sandbox.state()));
             }
             ("order", "asc") => sandboxes.reverse(),
             ("limit", limit) => most = limit.parse().unwrap_or(PAGE).clamp(1, PAGE),
             ("nextToken", token) => first = token.parse().unwrap_or(usize::MAX),
-            ("state" | "order", _) => {}
+            ("order", _) => {}
             (name, _) => {
                 let message = format!("this server can't list sandboxes by `{name}`");
                 return Err(Refused::bad(message));
@@ -342,7 +413,7 @@ async fn list(
         .iter()
         .skip(first)
         .take(most)
-        .map(|sandbox| contexts.described(sandbox))
+        .map(|sandbox| contexts.described(&caller, sandbox))
         .collect();
     let after = first.saturating_add(page.len());
     let mut answer = json_answer(StatusCode::OK, &page);
@@ -359,8 +430,7 @@ async fn kill(
 ) -> Answered {
     let sandbox = contexts.known_sandbox(&caller, &id)?;
     contexts.end(&caller, &sandbox.owner);
-    // So that nothing waits for its end.
-    sandbox.ends.send_replace(now().0);
+    sandbox.end();
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -370,19 +440,50 @@ async fn set_timeout(
     Sent(caller, time): Sent<Time>,
 ) -> Answered {
     let (sandbox, ends) = (contexts.known_sandbox(&caller, &id)?, end(time.timeout)?);
-    sandbox.ends.send_replace(ends);
+    sandbox.check_running()?;
+    sandbox.life.send_modify(|life| life.ends = ends);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Only ever gives a sandbox more time.
+/// Resumes a paused sandbox, and only ever gives another one more time.
 async fn connect(
     State(contexts): State<Arc<Contexts>>,
     Path(id): Path<String>,
     Sent(caller, time): Sent<Time>,
 ) -> Answered {
     let (sandbox, ends) = (contexts.known_sandbox(&caller, &id)?, end(time.timeout)?);
-    sandbox.ends.send_modify(|end| *end = ends.max(*end));
-    Ok(json_answer(StatusCode::OK, &contexts.described(&sandbox)))
+    if time.memory == Some(false) {
+        return Err(Refused::bad(WITH_MEMORY));
+    }
+    let mut was_paused = false;
+    sandbox.life.send_modify(|life| {
+        was_paused = life.is_paused;
+        let ends = if was_paused { ends } else { ends.max(life.ends) };
+        *life = Lifetime { ends, is_paused: false };
+    });
+    let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json_answer(status, &contexts.described(&caller, &sandbox)))
+}
+
+/// Pauses a sandbox. What runs or waits in it was let in before, and ends.
+async fn pause(
+    State(contexts): State<Arc<Contexts>>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+    body: Bytes,
+) -> Answered {
+    let asked: Time = match body.is_empty() {
+        true => Time::default(),
+        false => serde_json::from_slice(&body).map_err(|error| Refused::bad(error.to_string()))?,
+    };
+    if asked.memory == Some(false) {
+        return Err(Refused::bad(WITH_MEMORY));
+    }
+    let sandbox = contexts.known_sandbox(&caller, &id)?;
+    match sandbox.pause() {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(Refused::new(StatusCode::CONFLICT, "the sandbox is paused already")),
+    }
 }
 
 async fn unsupported(Path((_, action)): Path<(String, String)>) -> Refused {
@@ -396,8 +497,12 @@ impl Contexts {
         self.sandbox(caller, id).ok_or_else(missing)
     }
 
-    fn described(&self, sandbox: &Sandbox) -> Value {
-        sandbox.described(self.service.pool().limits())
+    fn described(&self, caller: &Caller, sandbox: &Sandbox) -> Value {
+        let mut described = sandbox.described(self.service.pool().limits());
+        if let Some(access) = caller.access_to(sandbox.id()) {
+            described["envdAccessToken"] = access.to_hex().as_str().into();
+        }
+        described
     }
 }
 
@@ -407,9 +512,31 @@ impl Sandbox {
         self.owner.sandbox.as_deref().unwrap_or_default()
     }
 
+    fn state(&self) -> &'static str {
+        if self.life.borrow().is_paused { "paused" } else { "running" }
+    }
+
+    /// Returns whether it wasn't paused.
+    fn pause(&self) -> bool {
+        self.life.send_if_modified(|life| !std::mem::replace(&mut life.is_paused, true))
+    }
+
+    /// Lets what waits for its end know of it.
+    fn end(&self) {
+        self.life.send_replace(Lifetime { ends: now().0, is_paused: false });
+    }
+
+    fn check_running(&self) -> Result<(), Refused> {
+        let message = "the sandbox is paused: `connect` resumes it";
+        match self.life.borrow().is_paused {
+            true => Err(Refused::new(StatusCode::CONFLICT, message)),
+            false => Ok(()),
+        }
+    }
+
     fn described(&self, limits: &Limits) -> Value {
         let (began, started) = self.started;
-        let ends = started + self.ends.borrow().saturating_duration_since(began);
+        let ends = started + self.life.borrow().ends.saturating_duration_since(began);
         let time = |time| humantime::format_rfc3339_millis(time).to_string();
         json!({
             "sandboxID": self.id(),
@@ -418,7 +545,7 @@ impl Sandbox {
             "envdVersion": ENVD_VERSION,
             "startedAt": time(started),
             "endAt": time(ends),
-            "state": "running",
+            "state": self.state(),
             "cpuCount": 1,
             "memoryMB": limits.memory_bytes >> 20,
             "diskSizeMB": limits.file_bytes >> 20,
@@ -434,21 +561,33 @@ impl Sandbox {
     }
 }
 
-/// Ends a sandbox when its time is over.
+/// Ends or pauses a sandbox when its time is over.
 async fn expire(
     contexts: Weak<Contexts>,
     caller: Caller,
-    mut ends: watch::Receiver<Instant>,
+    mut lives: watch::Receiver<Lifetime>,
     sandbox: Arc<Sandbox>,
 ) {
     loop {
-        let end = *ends.borrow_and_update();
-        if timeout_at(end, ends.changed()).await.is_err() {
-            break;
+        let Lifetime { ends, is_paused } = *lives.borrow_and_update();
+        // The sender is in the sandbox.
+        let changed = lives.changed();
+        if is_paused {
+            let _ = changed.await;
+            continue;
         }
-    }
-    if let Some(contexts) = contexts.upgrade() {
-        contexts.end(&caller, &sandbox.owner);
+        if timeout_at(ends, changed).await.is_ok() {
+            continue;
+        }
+        let Some(contexts) = contexts.upgrade() else { return };
+        let is_kept = sandbox.pauses && {
+            sandbox.pause();
+            // It may have been killed meanwhile.
+            contexts.sandbox(&caller, sandbox.id()).is_some()
+        };
+        if !is_kept {
+            return contexts.end(&caller, &sandbox.owner);
+        }
     }
 }
 
@@ -466,8 +605,7 @@ fn now() -> (Instant, SystemTime) {
 }
 
 /// As E2B's proxy answers for a sandbox that isn't there.
-fn gone(id: &str) -> Response {
-    let message = "the sandbox was not found: it was killed, or it timed out";
+fn gone(id: &str, message: &str) -> Response {
     let answer = json!({ "sandboxId": id, "message": message, "code": 502 });
     json_answer(StatusCode::BAD_GATEWAY, &answer)
 }
