@@ -127,7 +127,7 @@ fn run() {
 /// Two processes at once, each within a program.
 fn memory() {
     let program = "import time; print('here', flush=True); time.sleep(60)";
-    let mut processes = [(), ()].map(|()| running(hatchery(&["run", "-c", program])));
+    let processes = [(), ()].map(|()| running(hatchery(&["run", "-c", program])));
     for process in &processes {
         let whole = amounts(process, "smaps_rollup", |_| true);
         let code = amounts(process, "smaps", |mapping| mapping.ends_with(".code"));

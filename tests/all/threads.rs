@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery::error::chain;
-use hatchery::{Hatchery, HostError, HostFunction, Job, LimitKind, Limits, SessionsConfig, Verdict};
+use hatchery::{
+    Hatchery, HostError, HostFunction, Job, LimitKind, Limits, SessionsConfig, Verdict,
+};
 use serde_json::json;
 use tokio::sync::Barrier;
 

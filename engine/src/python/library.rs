@@ -69,7 +69,8 @@ pub(super) fn unpacked_data(archive: &[u8]) -> Result<Vec<u8>, PythonError> {
         let mut entry = packed.by_index(index).map_err(invalid)?;
         if entry.is_file() {
             unpacked.start_file(entry.name().map_err(invalid)?, stored).map_err(invalid)?;
-            io::copy(&mut entry, &mut unpacked).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
+            io::copy(&mut entry, &mut unpacked)
+                .map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
         }
     }
     Ok(unpacked.finish().map_err(invalid)?.into_inner())
@@ -89,7 +90,8 @@ fn stored_files(archive: &Bytes) -> Result<Vec<LibraryFile>, PythonError> {
             (entry.compression() == CompressionMethod::Stored && end <= archive.len())
                 .then(|| archive.slice(start..end))
         };
-        let contents = whole().ok_or_else(|| PythonError::layout(&path, io::Error::other("it isn't stored whole")))?;
+        let contents = whole()
+            .ok_or_else(|| PythonError::layout(&path, io::Error::other("it isn't stored whole")))?;
         files.push(LibraryFile { path, contents });
     }
     Ok(files)

@@ -95,7 +95,10 @@ fn command_source_with(parts: &str) -> String {
 pub(crate) fn texts() -> impl Iterator<Item = Cow<'static, str>> {
     let sources = [reactor_source_with(""), command_source_with(""), command_program()];
     let files = FILES.iter().chain(&LATE_FILES).flat_map(|&(file, source)| [file, source]);
-    sources.into_iter().map(Cow::Owned).chain([WORKSPACE].into_iter().chain(files).map(Cow::Borrowed))
+    sources
+        .into_iter()
+        .map(Cow::Owned)
+        .chain([WORKSPACE].into_iter().chain(files).map(Cow::Borrowed))
 }
 
 /// Returns the arguments of `_boot` after its way to the host: whether programs can start threads,

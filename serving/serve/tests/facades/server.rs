@@ -149,7 +149,7 @@ impl Server {
     ) -> impl Iterator<Item = Value> + use<> {
         let url = self.url(&format!("/process.Process/{method}"));
         let own = [("content-type", "application/connect+json"), ("x-tenant", tenant)];
-        let headers = [&own, &[("e2b-sandbox-id", sandbox)], headers].concat();
+        let headers = [own.as_slice(), &[("e2b-sandbox-id", sandbox)], headers].concat();
         let message = message.to_string();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         let body = [&[0], length.as_slice(), message.as_bytes()].concat();

@@ -31,12 +31,11 @@ fn clients_that_can_not_send_bearer_send_their_token_otherwise() {
     let client = server();
     let session = |name: &str| json!({ "name": name });
     let (pair, path) = (basic(&format!("any:{ADA}")), format!("/t/{ADA}/v1/sessions"));
-    let forms: [(&str, &str, &[(&str, &str)]); 3] = [
-        ("in-key", "/v1/sessions", &[("x-api-key", ADA)]),
+    for (name, path, headers) in [
+        ("in-key", "/v1/sessions", &[("x-api-key", ADA)][..]),
         ("in-basic", "/v1/sessions", &[("authorization", &pair)]),
         ("in-path", &path, &[]),
-    ];
-    for (name, path, headers) in forms {
+    ] {
         assert_eq!(ask(&client, "POST", path, headers, session(name)).status, 201, "{name}");
         // It is the tenant of that token.
         let own = Client { token: Some(ADA), ..client.clone() };
