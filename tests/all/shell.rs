@@ -48,7 +48,7 @@ async fn differences(pool: &Hatchery, files: &Job, rows: &[Row]) -> Vec<String> 
         tickets.push(pool.submit(job).await.expect("the queue isn't full"));
     }
     let mut found = Vec::new();
-    for (row, ticket) in rows.iter().zip(tickets) {
+    for (row, mut ticket) in rows.iter().zip(tickets) {
         let (expected, outcome) =
             (row.here.as_ref().unwrap_or(&row.reference), ticket.outcome().await);
         let ended = ended(&outcome);
@@ -136,7 +136,7 @@ fn limits_end_a_command() {
         let limits = Limits { memory_bytes: 128 << 20, ..cpu(2) };
         let outcome = run_job(Job::shell(command).limits(limits));
         let is_ended = match &outcome.verdict {
-            Verdict::Limit(hit) => matches!(hit.kind, LimitKind::Cpu | LimitKind::Memory),
+            Verdict::Limit(hit) => matches!(hit.limit, LimitKind::Cpu | LimitKind::Memory),
             Verdict::Raised(exception) => exception.type_name == "MemoryError",
             _ => false,
         };
@@ -144,7 +144,7 @@ fn limits_end_a_command() {
     }
     let limits = Limits { output_bytes: 100, stop_at_output_limit: true, ..calm() };
     let outcome = run_job(Job::shell("yes").limits(limits));
-    assert!(matches!(&outcome.verdict, Verdict::Limit(hit) if hit.kind == LimitKind::Output));
+    assert!(matches!(&outcome.verdict, Verdict::Limit(hit) if hit.limit == LimitKind::Output));
     let limits = Limits { file_bytes: 1 << 20, ..calm() };
     let outcome = run_job(Job::shell("seq 100000000 > f; echo after").limits(limits));
     assert_eq!(ended(&outcome), Ended { out: "after\n".into(), status: 0, complains: true });

@@ -85,7 +85,7 @@ def compiled(text, is_extended, flags=0):
 def grep(call, args):
     if args and re.fullmatch(r"-\d+", args[0]):
         args = ["-C", args[0][1:], *args[1:]]
-    given, rest = options(args, "EFPGinvclqshHorRwxLaIz", "efmABC*!/", {
+    given, rest = options(args, "EFGHILPRachilnoqrsvwxz", "efmABC*!/", {
         "recursive": "r", "ignore-case": "i", "line-number": "n", "invert-match": "v", "count": "c", "quiet": "q",
         "silent": "q", "extended-regexp": "E", "fixed-strings": "F", "only-matching": "o", "word-regexp": "w", "no-filename": "h",
         "files-with-matches": "l", "files-without-match": "L", "line-regexp": "x", "regexp": "e", "max-count": "m", "include": "*",
