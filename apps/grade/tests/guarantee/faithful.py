@@ -1692,12 +1692,12 @@ def begin(): warnings.simplefilter("error", UserWarning)
 import warnings
 def begin(): warnings.simplefilter("ignore", UserWarning)
 # case: an object of a library that has a module
-from scipy import stats
-assert round(chance(stats.ttest_1samp([1, 2, 4], 0)), 3) == 0.118
+import json, types
+assert written(types.SimpleNamespace(module=json, value=[1])) == "[1]"
 # right
-def chance(result): return result.pvalue
+def written(one): return one.module.dumps(one.value)
 # wrong
-def chance(result): return result.statistic
+def written(one): return one.module.dumps(one.value * 2)
 # case: an exception of a library that the tests don't import
 try: parse("<a")
 except Exception as error: assert (type(error).__name__, str(error)) == ("Broken", "no end")

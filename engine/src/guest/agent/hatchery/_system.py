@@ -152,7 +152,10 @@ def duplicate(fd, to=-1):
 
 
 def host_number(fd):
-    os.fsync(fd)
+    try:
+        os.fsync(fd)
+    except OSError:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
     return duplicate(SYNCED)
 
 
