@@ -138,6 +138,8 @@ async fn the_status_counts_forks_by_tree_and_depth_however_many_there_are() {
     // What is closed doesn't count, but is still the parent of its forks.
     rig.scheduler.close_session(large);
     rig.scheduler.close_session(forks[0].0);
+    // The scheduler has heard of that before it opens another one.
+    open(&rig, "last").await;
     let trees = rig.status().trees;
     let shown = |tree: &TreeStatus| {
         (tree.root.clone(), tree.forks, tree.parents, tree.depth, tree.levels.clone())

@@ -36,8 +36,8 @@ const WORKER_COLUMNS: [Column; 10] = [
     ("request, error", 14, 9),
 ];
 /// The columns of trees of forks.
-const TREE_COLUMNS: [Column; 5] =
-    [("forks of", 16, 0), ("forks", 6, 1), ("parents", 7, 4), ("depth", 5, 2), ("by depth", 18, 3)];
+const TREE_COLUMNS: [Column; 4] =
+    [("forks of", 16, 0), ("forks", 6, 1), ("depth", 5, 2), ("by depth", 14, 3)];
 /// The most tenants, errors and trees to show: the busiest, the latest and the largest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
@@ -290,15 +290,29 @@ fn draw_trees(trees: &Value, columns: usize, rows: usize) -> Vec<String> {
     if rows == 0 {
         return Vec::new();
     }
+    // What the other columns leave; each is followed by a space.
+    let room = columns.saturating_sub(FRAME + 16 + 6 + 5 + 3);
     let trees = list(trees).iter().take(MOST_TREES).map(|tree| {
         let figure = |name| count(whole(&tree[name]));
-        let levels: Vec<_> = list(&tree["levels"]).iter().map(|it| count(whole(it))).collect();
-        let deeper = if whole(&tree["depth"]) > levels.len() as u64 { " › …" } else { "" };
-        let levels = format!("{}{deeper}", levels.join(" › "));
-        vec![one_line(&tree["root"]), figure("forks"), figure("parents"), figure("depth"), levels]
+        vec![one_line(&tree["root"]), figure("forks"), figure("depth"), levels(tree, room)]
     });
     let lines = table(&TREE_COLUMNS, trees, columns.saturating_sub(FRAME));
     framed(&styled(&BOLD, " Forks "), lines, columns, rows)
+}
+
+/// Formats how many forks of a tree have each depth, as far as there is room.
+fn levels(tree: &Value, room: usize) -> String {
+    let mut text = String::new();
+    let levels = list(&tree["levels"]);
+    for level in levels {
+        let separator = if text.is_empty() { "" } else { " › " };
+        let next = format!("{separator}{}", count(whole(level)));
+        if text.chars().count() + next.chars().count() + 4 > room {
+            return text + " › …";
+        }
+        text.push_str(&next);
+    }
+    if whole(&tree["depth"]) > levels.len() as u64 { text + " › …" } else { text }
 }
 
 /// Returns how many labelled figures fit side by side into a panel of this width.
@@ -556,9 +570,9 @@ mod tests {
         for (columns, expected) in [
             (
                 120,
-                "puzzle [2J       51.2k  1235    12    50.0k › 1000 › 200 › 30 › 2 › 1 › 1 › 0 › 0 › 0 › …",
+                "puzzle [2J       51.2k  12    50.0k › 1000 › 200 › 30 › 2 › 1 › 1 › 0 › 0 › 0 › …",
             ),
-            (60, "puzzle [2J       51.2k  12    50.0k › 1000 › 200 › 30 › 2 "),
+            (60, "puzzle [2J       51.2k  12    50.0k › 1000 › 200 › 30 › …"),
         ] {
             let text = as_text(&screen, columns);
             assert!(text.contains(expected), "{text}");

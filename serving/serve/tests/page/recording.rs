@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::browser::Browser;
 use crate::hostile::{HTML, is_text};
+use crate::looks::resize;
 use crate::server::{POOL, open, wait};
 
 /// Records a session with these turns.
@@ -61,6 +62,8 @@ fn turn(browser: &Browser, number: usize) -> String {
 fn a_recording_is_a_timeline_with_programs_outputs_figures_errors_and_host_calls() {
     let page = open(&POOL);
     let Some(browser) = Browser::open(&page) else { return };
+    // A narrow page has no bars.
+    resize(&browser, 1280, "light");
     let folder = tempfile::tempdir().unwrap();
     let file = recorded(
         folder.path(),
