@@ -1,15 +1,19 @@
 //! What does the command cost as a whole process? CPU time of a line of `hatchery batch` and of a
-//! `hatchery run`, the memory that a process keeps to itself, and the code that two share.
+//! `hatchery run`, the memory that a process keeps to itself, and the code that two share. And what
+//! does the first result on a machine take, whose Python isn't compiled yet?
 //!
-//! `cargo bench --bench command -- batch` measures one part; the others are `run` and `memory`.
+//! `cargo bench --bench command -- batch` measures one part; the others are `run`, `memory` and
+//! `first`.
 //!
-//! Doesn't measure: the first start ever, which fetches and compiles Python.
+//! Doesn't measure: fetching Python.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hatchery::cache::CacheDir;
+use hatchery::config::CACHE_DIR_VARIABLE;
 use test_support::percentiles::{self, at, is_wanted};
 
 /// The lines of a batch.
@@ -22,6 +26,8 @@ const MOST_CPU_OF_A_LINE: Duration = Duration::from_micros(200);
 const RUNS: u32 = 20;
 /// The most memory that a process keeps to itself: 300 MB less than before the code was mapped.
 const MOST_PRIVATE_BYTES: u64 = 334_000_000;
+/// The most time until the first result on a machine.
+const MOST_FIRST: Duration = Duration::from_secs(25);
 
 /// What processes took.
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +57,14 @@ fn cost(mut command: Command) -> Cost {
 
 /// Returns the CPU time of all children that have ended: `cutime` and `cstime`, proc_pid_stat(5).
 fn cpu_of_children() -> Duration {
-    let status = fs::read_to_string("/proc/self/stat").expect("this is Linux");
+    cpu_time("self", 13)
+}
+
+/// Returns the CPU time in two fields of a process's status.
+fn cpu_time(process: &str, first: usize) -> Duration {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let (_, fields) = status.rsplit_once(") ").expect("the name is in brackets");
-    let ticks: u64 = fields.split(' ').skip(13).take(2).map(number).sum();
+    let ticks: u64 = fields.split(' ').skip(first).take(2).map(number).sum();
     Duration::from_secs(ticks)
         / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
 }
@@ -116,16 +127,7 @@ fn run() {
 /// Two processes at once, each within a program.
 fn memory() {
     let program = "import time; print('here', flush=True); time.sleep(60)";
-    let begin = || {
-        let mut child =
-            hatchery(&["run", "-c", program]).stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = child.stdout.take().expect("it is a pipe");
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).expect("it goes on");
-        assert_eq!(line, "here\n");
-        child
-    };
-    let mut processes = [begin(), begin()];
+    let processes = [(), ()].map(|()| running(hatchery(&["run", "-c", program])));
     for process in &processes {
         let whole = amounts(process, "smaps_rollup", |_| true);
         let code = amounts(process, "smaps", |mapping| mapping.ends_with(".code"));
@@ -133,10 +135,40 @@ fn memory() {
         assert!(whole.private <= MOST_PRIVATE_BYTES);
         assert!(code.shared > 0 && code.private == 0, "code isn't shared");
     }
-    for process in &mut processes {
-        process.kill().expect("it runs");
-        process.wait().expect("it ends");
-    }
+    processes.into_iter().for_each(end);
+}
+
+/// With a cache that holds Python as it was fetched.
+fn first() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let cache = CacheDir::open(None).expect("there is one");
+    let fetched = ["builds", "secret"].map(|name| cache.root().join(name));
+    let copied = Command::new("cp").arg("-a").args(fetched).arg(folder.path()).status();
+    assert!(copied.expect("cp starts").success());
+    let mut command = hatchery(&["run", "-c", "print('here')"]);
+    command.env(CACHE_DIR_VARIABLE, folder.path());
+    let began = clock();
+    let process = running(command);
+    let (wall, cpu) = (began.elapsed(), cpu_time(&process.id().to_string(), 11));
+    println!("the first result on a machine: {wall:.1?}, {cpu:.1?} of CPU time");
+    assert!(wall <= MOST_FIRST);
+    // It would compile the rest now.
+    end(process);
+}
+
+/// Returns the process of a command once it has printed its line.
+fn running(mut command: Command) -> Child {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let output = child.stdout.as_mut().expect("it is a pipe");
+    BufReader::new(output).read_line(&mut line).expect("it goes on");
+    assert_eq!(line, "here\n");
+    child
+}
+
+fn end(mut process: Child) {
+    process.kill().expect("it runs");
+    process.wait().expect("it ends");
 }
 
 /// Resident bytes.
@@ -174,7 +206,8 @@ fn amounts(process: &Child, file: &str, is_wanted: impl Fn(&str) -> bool) -> Amo
 
 fn main() {
     hour();
-    for (name, part) in [("batch", batch as fn()), ("run", run), ("memory", memory)] {
+    let parts = [("batch", batch as fn()), ("run", run), ("memory", memory), ("first", first)];
+    for (name, part) in parts {
         if is_wanted(name) {
             part();
         }
