@@ -103,7 +103,13 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Self { status, problem } = self;
         let retry_after = retry_after(status, &problem);
-        let mut response = answer::json(status, &json!({ "error": problem }));
+        let mut body = json!({ "error": problem });
+        if status == StatusCode::UNAUTHORIZED {
+            // E2B's clients read these, and fail without.
+            body["code"] = status.as_u16().into();
+            body["message"] = problem.message.as_str().into();
+        }
+        let mut response = answer::json(status, &body);
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }

@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 use crate::server::Server;
 
 /// The packages with those that they need.
-const PACKAGES: [&str; 3] =
-    ["e2b==2.63.0", "e2b-code-interpreter==2.11.5", "sandbox-fusion==0.3.7"];
+const PACKAGES: [&str; 2] = ["e2b-code-interpreter==2.11.5", "sandbox-fusion==0.3.7"];
 
 /// Without what it trains models with.
 const ALONE: [&str; 1] = ["verl==0.9.1"];
