@@ -236,8 +236,9 @@ wait = {
     "asyncio": lambda: asyncio.run(later()),
 }[sys.argv[1]]
 print("begins", flush=True)
-sys.stdin.readline()
 try:
+    # On a busy machine the interrupt may come before the wait has begun.
+    sys.stdin.readline()
     wait()
 except KeyboardInterrupt:
     print(urllib.request.urlopen("https://api.test/last").read())
