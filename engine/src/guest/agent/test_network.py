@@ -235,9 +235,9 @@ wait = {
     "select": lambda: select.select(connections, [], []),
     "asyncio": lambda: asyncio.run(later()),
 }[sys.argv[1]]
-print("begins", flush=True)
 try:
     # On a busy machine the interrupt may come before the wait has begun.
+    print("begins", flush=True)
     sys.stdin.readline()
     wait()
 except KeyboardInterrupt:
@@ -248,7 +248,10 @@ except KeyboardInterrupt:
             file.flush()
             for kind in "plain", "tls", "connect", "select", "asyncio":
                 command = self.double.command(file.name, kind)
-                with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+                # Where a shell started this in the background, interrupts are ignored from the start.
+                options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), "text": True}
+                pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+                with subprocess.Popen(command, **options, **pipes) as process:
                     process.stdout.readline()
                     before = self.double.waits
                     process.stdin.write("\n")
@@ -257,7 +260,8 @@ except KeyboardInterrupt:
                     while self.double.waits < before + 4:
                         time.sleep(0.001)
                     process.send_signal(signal.SIGINT)
-                    self.assertEqual(process.communicate(timeout=30)[0], "b'last'\n", kind)
+                    out, errors = process.communicate(timeout=30)
+                    self.assertEqual(out, "b'last'\n", f"{kind}: {errors}")
 
     def test_streams_end_with_their_turn(self):
         self.double.run("""
