@@ -27,8 +27,6 @@ from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._workspace import Workspace, relative
 
 _MOST_OUTPUT_BYTES = 10 << 20
-_CANT_RUN = 126
-"""How a command ends whose file is there and can't run."""
 _MOST_SECONDS = 86400.0
 """The time of a command without a timeout."""
 
@@ -94,7 +92,7 @@ class HatcherySandboxEnvironment(SandboxEnvironment):
         )
         self._workspace.take(outcome)
         result = _result(outcome)
-        if result.returncode == _CANT_RUN and "/" in cmd[0]:
+        if "/" in cmd[0] and result.stderr.startswith(f"sh: {cmd[0]}: "):
             raise PermissionError(errno.EACCES, "it is no program that can run here", cmd[0])
         return result
 

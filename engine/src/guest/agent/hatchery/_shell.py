@@ -413,8 +413,9 @@ class Shell:
             head = file.readline(200)
         if head.startswith(b"#!") and b"python" in head:
             return (yield from self.python([name, *args]))
-        if b"\0" in head:
-            self.tell(f"sh: {name}: it is no script, and there are no other programs here")
+        if not head.startswith(b"#!"):
+            # Files have no modes here, so this is what makes a program of one.
+            self.tell(f"sh: {name}: Permission denied")
             return NOT_RUN
         return (yield from self.sh([name, *args]))
 
