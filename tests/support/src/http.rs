@@ -73,7 +73,7 @@ impl Reply {
     fn read_from(mut stream: BufReader<TcpStream>) -> Option<Self> {
         let mut line = String::new();
         stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let status: u16 = line.split(' ').nth(1).unwrap().parse().unwrap();
         let mut headers = Vec::new();
         loop {
             let mut line = String::new();
@@ -82,7 +82,9 @@ impl Reply {
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
         let mut reply = Self { status, headers, body: Body { stream, rest: Rest::ToEnd } };
-        if reply.header("transfer-encoding") == Some("chunked") {
+        if status == 204 {
+            reply.body.rest = Rest::Nothing;
+        } else if reply.header("transfer-encoding") == Some("chunked") {
             reply.body.rest = Rest::Chunked(0);
         } else if let Some(length) = reply.header("content-length") {
             reply.body.rest = Rest::Bytes(length.parse().unwrap());

@@ -60,7 +60,7 @@ fn with_tokens(attempts: &mut Attempts) {
         .stranger("the right token twice", &[401], get, "TOKEN\r\nTOKEN\r\n")
         .stranger("two tokens in one header", &[401], get, &format!("TOKEN, Bearer {ADA}\r\n"))
         .stranger("a token in a cookie", &[401], get, &format!("cookie: token={BOB}\r\n"))
-        .stranger("a token in another header", &[401], get, &format!("x-api-key: {BOB}\r\n"))
+        .stranger("a token in another header", &[401], get, &format!("x-auth-token: {BOB}\r\n"))
         .stranger("a token in the query", &[401], &format!("{get}?token={BOB}"), "")
         .stranger("a NUL in the token", &[400, ENDED], get, "authorization: Bearer a\0b\r\n")
         .stranger("no token for what isn't there", &[401], "GET /v1/none", "")
