@@ -78,8 +78,8 @@ impl Reply {
         loop {
             let mut line = String::new();
             stream.read_line(&mut line).unwrap();
-            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let mut reply = Self { status, headers, body: Body { stream, rest: Rest::ToEnd } };
         if status == 204 {
