@@ -5,8 +5,8 @@
 //! as `{"error": …}`. `/openapi.json` describes the rest.
 //!
 //! On a loopback address, every client is served. On any other address a request needs a [`Token`],
-//! which stands for a tenant, unless the [network is trusted](HttpConfig::trusts_network). Requests for other hosts and from other pages are refused, so no page
-//! in a local browser reaches the pool.
+//! which stands for a tenant, unless the [network is trusted](HttpConfig::trusts_network). Requests
+//! for other hosts and from other pages are refused, so no page in a local browser reaches the pool.
 
 pub use config::{Cluster, ClusterState, HttpConfig, Metrics, Token};
 pub use failure::HttpError;

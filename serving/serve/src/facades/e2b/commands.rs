@@ -47,6 +47,10 @@ const LAST: u8 = 2;
 /// Clients that wait for the beginning of a command; further ones are refused.
 const MOST_WAITING: usize = 16;
 
+/// Commands of a sandbox that run or wait; further ones are refused. They go on without their
+/// clients, so nothing else bounds them.
+const MOST_COMMANDS: usize = 64;
+
 pub(super) fn routes() -> Router<Arc<Contexts>> {
     let routes = Router::new().route("/process.Process/{method}", any(call));
     in_form(routes, call_form).layer(Extension(Arc::new(Commands::default())))
@@ -255,6 +259,11 @@ impl Commands {
     ) -> Result<(Arc<Command>, mpsc::Receiver<oneshot::Sender<Events>>), Refused> {
         let (followers, received) = mpsc::channel(MOST_WAITING);
         let mut commands = self.0.lock();
+        if commands.values().filter(|command| command.owner == owner).count() >= MOST_COMMANDS {
+            let message =
+                format!("{MOST_COMMANDS} commands run or wait here: wait for one, or kill it");
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message));
+        }
         let pid = loop {
             let mut bytes = [0; 4];
             getrandom::fill(&mut bytes).map_err(|error| internal(error.to_string()))?;
@@ -538,6 +547,18 @@ mod tests {
         for broken in [&sent[..4], &sent[..9], b"", &compressed[..], &twice[..], b"\0\0\0\0\x01{"] {
             assert!(only::<CommandCall>(broken).is_err(), "{broken:?}");
         }
+    }
+
+    #[test]
+    fn a_sandbox_has_so_many_commands() {
+        let commands = Commands::default();
+        let of = |sandbox: &str| Owner { tenant: None, sandbox: Some(sandbox.to_owned()) };
+        let add = |sandbox| commands.add(of(sandbox), StartCommand::default());
+        assert!((0..MOST_COMMANDS).all(|_| add("a").is_ok()));
+        assert!(add("a").is_err() && add("b").is_ok());
+        let removed = commands.list(&of("a"))["processes"][0]["pid"].as_u64().unwrap();
+        commands.0.lock().remove(&u32::try_from(removed).unwrap());
+        assert!(add("a").is_ok());
     }
 
     #[test]
