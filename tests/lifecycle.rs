@@ -43,12 +43,17 @@ impl tracing::Subscriber for Spans {
 fn resident_bytes() -> u64 {
     // SAFETY: it may be called at any time, and touches only free memory.
     unsafe { libc::malloc_trim(0) };
+    untrimmed_bytes()
+}
+
+/// Returns the resident memory of this process, in bytes.
+fn untrimmed_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// One test, since both parts measure the whole process.
+/// One test, since its parts measure the whole process.
 #[test]
 fn a_pool_starts_shows_its_status_drains_and_leaves_nothing() {
     let spans = Spans::default();
@@ -58,6 +63,42 @@ fn a_pool_starts_shows_its_status_drains_and_leaves_nothing() {
         assert!(spans.0.lock().unwrap().contains(span), "{span} is missing: {spans:?}");
     }
     returns_its_memory();
+    returns_the_memory_of_forks();
+}
+
+/// Forks are many small blocks, between which the allocator keeps free memory.
+fn returns_the_memory_of_forks() {
+    const FORKS: usize = 1_500;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let pool = Hatchery::builder().workers(2).start().await.unwrap();
+        let session = pool.session("parent").await.unwrap();
+        assert!(session.run(Job::code("import os")).await.unwrap().is_success());
+        let before = resident_bytes();
+        let forks = session.fork_many(FORKS).await.unwrap();
+        for fork in &forks {
+            let outcome = fork.run(Job::code("x = os.urandom(100_000)")).await.unwrap();
+            assert!(outcome.is_success(), "{outcome:?}");
+        }
+        let meanwhile = untrimmed_bytes();
+        assert!(meanwhile > before + (FORKS << 16) as u64, "{before} bytes, then {meanwhile}");
+        // Those that stay keep the heap from shrinking at its end.
+        let (stay, end): (Vec<_>, Vec<_>) =
+            forks.into_iter().enumerate().partition(|(number, _)| number % 50 == 49);
+        end.into_iter().for_each(|(_, fork)| fork.close());
+        let most = before + (meanwhile - before) / 4;
+        let gives_back = async {
+            while untrimmed_bytes() > most {
+                tokio::task::yield_now().await;
+            }
+        };
+        let gave_back = tokio::time::timeout(Duration::from_secs(30), gives_back).await;
+        let after = untrimmed_bytes();
+        println!("resident: {before} bytes before forks, {meanwhile} with them, {after} after");
+        assert!(gave_back.is_ok(), "{before} bytes before, {meanwhile} then, {after} after");
+        drop(stay);
+        pool.drain().await;
+    });
 }
 
 fn returns_its_memory() {

@@ -54,6 +54,7 @@ pub use interrupt::stop::{StopHandle, StopTarget};
 pub use limits::advice::Interface;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use memory::faults::own_handlers;
+pub use memory::sys::return_free_memory;
 pub use owner::OwnerProcess;
 pub use places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,

@@ -180,7 +180,7 @@ impl StoredState {
     }
 
     /// Returns the memory that it takes, in bytes.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self.place() {
             SessionPlace::Suspended { bytes } | SessionPlace::Compressed { bytes } => bytes,
             _ => 0,
@@ -209,14 +209,23 @@ impl StoredState {
 impl Discarded {
     /// Returns whether dropping it takes no time.
     pub(crate) fn is_light(&self) -> bool {
-        let rest = match &self.0 {
-            CellState::Stored(rest)
+        self.stored().is_none_or(|stored| matches!(stored, StoredState::Fresh))
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.stored().map_or(0, StoredState::bytes)
+    }
+
+    fn stored(&self) -> Option<&StoredState> {
+        match &self.0 {
+            CellState::Stored(stored)
             | CellState::On {
-                held: HeldState::Same(rest) | HeldState::Changing(Some(rest)), ..
-            } => rest,
-            _ => return true,
-        };
-        matches!(rest, StoredState::Fresh)
+                held: HeldState::Same(stored) | HeldState::Changing(Some(stored)),
+                ..
+            } => Some(stored),
+            _ => None,
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct SupervisorState {
     /// Those that wait for the present ones.
     chores: Vec<Chore>,
     is_doing_chores: bool,
+    /// Of states since the allocator last returned its free memory.
+    freed_bytes: u64,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
@@ -95,8 +97,9 @@ impl Actor for Supervisor {
                 state.chores.push(chore);
                 state.start_chores(&myself);
             }
-            SupervisorMessage::ChoresDone => {
+            SupervisorMessage::ChoresDone { freed_bytes } => {
                 state.is_doing_chores = false;
+                state.freed_bytes = freed_bytes;
                 state.start_chores(&myself);
             }
             SupervisorMessage::Close(reply) => {
@@ -166,6 +169,7 @@ impl SupervisorState {
             disk: Arc::new(OffloadFile::new(config.offload_dir.clone())),
             chores: Vec::new(),
             is_doing_chores: false,
+            freed_bytes: 0,
             config,
             builds,
             owner,
@@ -293,8 +297,9 @@ pub(crate) enum SupervisorMessage {
     Joined(ActorId, GoneReason),
     /// From the owner, at any time.
     Do(Chore),
-    /// From the thread that did chores.
-    ChoresDone,
+    /// From the thread that did chores: what they have freed since the allocator last returned its
+    /// free memory.
+    ChoresDone { freed_bytes: u64 },
     /// From the owner, once. Every worker ends after its current command. The reply comes when all
     /// have ended and no state is being offloaded or dropped; then the supervisor ends.
     Close(RpcReplyPort<()>),

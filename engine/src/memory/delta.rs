@@ -31,7 +31,8 @@ pub(crate) struct PatchDelta {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct DeltaPages {
-    /// In order; other pages are as in the base.
+    /// In order; other pages are as in the base. While packed, each has the distance from the one
+    /// before it.
     pages: Vec<PageDelta>,
     /// The words of the blocks that differ, each block after its mask.
     #[serde(with = "serde_bytes")]
@@ -44,9 +45,9 @@ struct DeltaPages {
 #[derive(Debug, Serialize, Deserialize)]
 struct PageDelta {
     page: u32,
-    /// The blocks of its patch.
+    /// The blocks that either its patch or the base's has, but not both. Mostly none.
     blocks: u64,
-    /// Those of them that differ from the base.
+    /// The blocks of its patch that differ from the base.
     own: u64,
 }
 
@@ -93,8 +94,9 @@ impl PatchDelta {
                         put_words(&before, block, &mut bytes);
                     }
                 }
-                if own != 0 || before.is_none_or(|before| before.blocks != now.blocks) {
-                    pages.push(PageDelta { page: now.page, blocks: now.blocks, own });
+                let blocks = now.blocks ^ blocks_of(before);
+                if own != 0 || blocks != 0 || before.is_none() {
+                    pages.push(PageDelta { page: now.page, blocks, own });
                 }
             },
         );
@@ -114,15 +116,16 @@ impl PatchDelta {
                 pages.extend(kept.cloned());
                 return;
             };
-            let mut bytes = Vec::with_capacity(PagePatch::bytes_of(delta.blocks));
-            for at in offsets(delta.blocks) {
+            let blocks = delta.blocks ^ blocks_of(before);
+            let mut bytes = Vec::with_capacity(PagePatch::bytes_of(blocks));
+            for at in offsets(blocks) {
                 let mut block = base.block(delta.page, before, at);
                 if delta.own & (1 << (at / BLOCK_BYTES)) != 0 {
                     words = take_words(words, &mut block);
                 }
                 bytes.extend_from_slice(&block);
             }
-            pages.push(PagePatch { page: delta.page, blocks: delta.blocks, bytes: bytes.into() });
+            pages.push(PagePatch { page: delta.page, blocks, bytes: bytes.into() });
         });
         MemoryPatch { len: self.len, segments: self.segments.clone(), pages }
     }
@@ -135,11 +138,15 @@ impl PatchDelta {
 }
 
 impl DeltaPages {
-    fn packed(&self) -> Box<[u8]> {
+    fn packed(mut self) -> Box<[u8]> {
         if self.pages.is_empty() && self.gone.is_empty() {
             return Box::default();
         }
-        let plain = postcard::to_stdvec(self).expect("plain data can be encoded");
+        let mut before = 0;
+        for delta in &mut self.pages {
+            (delta.page, before) = (delta.page - before, delta.page);
+        }
+        let plain = postcard::to_stdvec(&self).expect("plain data can be encoded");
         lz4_flex::compress_prepend_size(&plain).into()
     }
 
@@ -149,7 +156,13 @@ impl DeltaPages {
             return Self::default();
         }
         let plain = lz4_flex::decompress_size_prepended(packed).expect("it was compressed here");
-        postcard::from_bytes(&plain).expect("it was encoded here")
+        let mut delta: Self = postcard::from_bytes(&plain).expect("it was encoded here");
+        let mut page = 0;
+        for own in &mut delta.pages {
+            page += own.page;
+            own.page = page;
+        }
+        delta
     }
 }
 
@@ -157,6 +170,10 @@ impl PageDelta {
     fn number(&self) -> u32 {
         self.page
     }
+}
+
+fn blocks_of(patch: Option<&PagePatch>) -> u64 {
+    patch.map_or(0, |patch| patch.blocks)
 }
 
 /// Appends the words of `now` that differ from `before`, after their mask.

@@ -15,6 +15,10 @@ use crate::offload::OffloadFile;
 use crate::packed::Packed;
 use crate::session::{Discarded, SessionCell, StoredState, Tier};
 
+/// States that took so much are freed before the allocator has to return its free memory. It keeps
+/// what lies between blocks in use, which may be most of what 50,000 forks took.
+const RETURN_ABOVE_BYTES: u64 = 64 << 20;
+
 /// Work on states that nobody waits for.
 #[derive(Debug)]
 pub(crate) enum Chore {
@@ -45,23 +49,30 @@ impl SupervisorState {
         let (chores, myself) = (std::mem::take(&mut self.chores), myself.clone());
         let (builds, owner, disk) =
             (self.builds.clone(), Arc::clone(&self.owner), Arc::clone(&self.disk));
+        let mut freed_bytes = self.freed_bytes;
         // Completion is reported by `ChoresDone`.
         drop(tokio::task::spawn_blocking(move || {
             for chore in chores {
                 match chore {
                     Chore::Offload(cell, tier) => {
+                        freed_bytes += cell.stored().map_or(0, |state| state.bytes());
                         let source = builds.source(cell.build());
                         let result = offload_guarded(&cell, tier, source, &disk);
                         tell(&*owner, &cell, tier, result);
                     }
                     Chore::Drop(state) => {
+                        freed_bytes += state.bytes();
                         if catch_unwind(AssertUnwindSafe(|| drop(state))).is_err() {
                             tracing::error!("dropping a session's state panicked");
                         }
                     }
                 }
             }
-            let _ = myself.cast(SupervisorMessage::ChoresDone);
+            if freed_bytes >= RETURN_ABOVE_BYTES {
+                freed_bytes = 0;
+                engine::return_free_memory();
+            }
+            let _ = myself.cast(SupervisorMessage::ChoresDone { freed_bytes });
         }));
     }
 }
