@@ -128,6 +128,9 @@ class mmap:
                 except OSError:
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
                 copy.keep(fd)
+                # Not when the module is imported: the end of a run is quicker without exit functions.
+                atexit.unregister(write_all)
+                atexit.register(write_all)
             self._copy = files[identity] = copy
         return copy
 
@@ -283,7 +286,6 @@ def adapt(module):
     module.PAGESIZE = module.ALLOCATIONGRANULARITY = PAGE
     mmap.__module__ = "mmap"
     module.mmap = mmap
-    atexit.register(write_all)
 
 
 ADAPT = {"mmap": adapt}
