@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheels, installs them into a fresh environment, and runs the tests and the type checker there.
 # The adapters are tested with the frameworks that they are for, in environments that are kept.
-# Wheels are left in the folder of the first argument, if there is one.
+# Wheels are left in the folder of the first argument, if there is one; those that are there already, as of
+# `.github/dist.sh`, are tested as they are.
 set -euo pipefail
 wheels="${1:+$(realpath -m "$1")}"
 cd "$(dirname "$0")"
@@ -9,7 +10,7 @@ cd "$(dirname "$0")"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 wheels="${wheels:-$folder/wheels}"
-./wheels.sh "$wheels"
+compgen -G "$wheels/*.whl" > /dev/null || ./wheels.sh "$wheels"
 tools="$HOME/.cache/hatchery/python-tools"
 
 python3 -m venv "$folder/venv"
