@@ -42,9 +42,9 @@ package:
 packages:
     python3 engine/src/python/packages/common.py
 
-# Both wheels into `wheels`, tested: the binary without symbols, and Python compiled for it
+# Everything that a release consists of, into `dist`
 dist:
-    python/check.sh wheels
+    .github/dist.sh
 
 # The example of the README
 sales:

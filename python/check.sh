@@ -1,44 +1,17 @@
 #!/usr/bin/env bash
-# Builds both wheels, installs them into a fresh environment, and runs the tests and the type checker
-# there. maturin builds the binary; its wheel has Python compiled for it, by the binary of HATCHERY_BINARY
-# or of `cargo build --release`, so that a first start needn't compile.
+# Builds the wheels, installs them into a fresh environment, and runs the tests and the type checker there.
 # The adapters are tested with the frameworks that they are for, in environments that are kept.
-# Wheels are left in the folder of the first argument, if there is one.
+# Wheels are left in the folder of the first argument, if there is one; those that are there already, as of
+# `.github/dist.sh`, are tested as they are.
 set -euo pipefail
 wheels="${1:+$(realpath -m "$1")}"
 cd "$(dirname "$0")"
 
 folder="$(mktemp -d)"
-# Where the wheel of the binary has the compiled Python.
-shared="$PWD/runtime/data/data/share/hatchery"
-trap 'rm -rf "$folder" "$shared"/python.module*' EXIT
+trap 'rm -rf "$folder"' EXIT
 wheels="${wheels:-$folder/wheels}"
+compgen -G "$wheels/*.whl" > /dev/null || ./wheels.sh "$wheels"
 tools="$HOME/.cache/hatchery/python-tools"
-
-# What builds and checks; kept from run to run.
-versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0 twine==7.0.0 uv==0.13.9"
-if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
-    rm -rf "$tools"
-    python3 -m venv "$tools"
-    # shellcheck disable=SC2086
-    "$tools/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" > "$tools/versions"
-fi
-binary="${HATCHERY_BINARY:-${CARGO_TARGET_DIR:-../target}/release/hatchery}"
-"$binary" --quiet python precompile "$shared/python.module"
-(cd "$shared" && sha256sum python.module > python.module.sha256)
-for package in . runtime; do
-    # Copies, since a source distribution can't have links that lead out of it.
-    for licence in LICENSE-APACHE LICENSE-MIT; do
-        cmp "../$licence" "$package/$licence"
-    done
-done
-mkdir -p "$wheels"
-{
-    "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" .
-    (cd runtime && "$tools/bin/maturin" build --release --out "$wheels")
-    "$tools/bin/twine" check --strict "$wheels"/*.whl
-} > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 
 python3 -m venv "$folder/venv"
 pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"

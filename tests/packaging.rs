@@ -103,6 +103,45 @@ fn every_crate_can_be_found() {
     }
 }
 
+/// Everything that a release makes has one version: crates, wheels, and what the client says of itself.
+#[test]
+fn a_release_has_one_version() {
+    let workspace = manifest(root());
+    let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    for wheel in ["python/module", "python/runtime"] {
+        let project: Table = read(&format!("{wheel}/pyproject.toml")).parse().unwrap();
+        assert_eq!(project["project"]["version"].as_str(), Some(version), "{wheel}");
+    }
+    let client = read("python/src/hatchery_sandbox/__init__.py");
+    assert!(client.contains(&format!("__version__ = \"{version}\"")), "the client isn't {version}");
+    for member in members() {
+        let package = &manifest(&member)["package"];
+        for key in ["version", "repository"] {
+            let inherits = package[key].get("workspace").and_then(toml::Value::as_bool);
+            assert_eq!(inherits, Some(true), "{} has {key} of its own", member.display());
+        }
+    }
+}
+
+/// cargo-binstall finds the archive, and the binary in it, by what the manifest says.
+#[test]
+fn binstall_looks_for_the_archive_that_is_made() {
+    let script = fs::read_to_string(root().join(".github/dist.py")).unwrap();
+    assert!(script.contains(r#"write_archive(f"hatchery-{target}-v{VERSION}", files)"#));
+    assert!(script.contains(r#"files = {"bin/hatchery": "#));
+    let binstall = &manifest(&root().join("cli"))["package"]["metadata"]["binstall"];
+    let name = "hatchery-{ target }-v{ version }";
+    let expected = [
+        ("pkg-url", format!("{{ repo }}/releases/download/v{{ version }}/{name}.tar.zst")),
+        ("pkg-fmt", "tzstd".to_owned()),
+        ("bin-dir", format!("{name}/bin/{{ bin }}{{ binary-ext }}")),
+    ];
+    for (key, value) in expected {
+        assert_eq!(binstall[key].as_str(), Some(value.as_str()));
+    }
+}
+
 /// A worker with a test hook is for the test of the crate that has it, which names the feature on its
 /// command line.
 #[test]

@@ -1,8 +1,9 @@
-//! The compiled module that was installed with this program, as the wheel of the command line does.
+//! The compiled module that was installed with this program, as wheels and packages do.
 //!
 //! It is `share/hatchery/python.module`, in the folder that has the program's folder, and the file
 //! beside it has its SHA-256. Only that hash is trusted, and only if no user can write it who can't
-//! write the program. The module itself is checked against it like any other.
+//! write the program. The module itself is checked against it like any other. The hash comes with the
+//! program, the module perhaps not.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -22,6 +23,10 @@ pub(crate) fn module() -> Option<(PathBuf, String)> {
 
 fn beside(program: &Path) -> Option<(PathBuf, String)> {
     let folder = program.parent()?.parent()?;
+    let module = folder.join(MODULE);
+    if !module.exists() {
+        return None;
+    }
     let file = File::open(folder.join(HASH)).ok()?;
     if !is_as_safe(&file.metadata().ok()?, &fs::metadata(program).ok()?) {
         let path = folder.join(HASH);
@@ -35,7 +40,7 @@ fn beside(program: &Path) -> Option<(PathBuf, String)> {
     file.take(MOST_READ).read_to_string(&mut text).ok()?;
     // As `sha256sum` writes it: the hash, then perhaps a name.
     let sha256 = text.split_whitespace().next()?.to_owned();
-    Some((folder.join(MODULE), sha256))
+    Some((module, sha256))
 }
 
 /// Returns whether everybody who can write `file` can write `program` too.
@@ -62,7 +67,8 @@ mod tests {
     #[test]
     fn a_module_beside_the_program_is_found_if_its_hash_is_as_safe_as_the_program() {
         let folder = tempfile::tempdir().unwrap();
-        let [program, hash] = ["bin/program", HASH].map(|name| folder.path().join(name));
+        let [program, module, hash] =
+            ["bin/program", MODULE, HASH].map(|name| folder.path().join(name));
         for path in [&program, &hash] {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
         }
@@ -71,7 +77,10 @@ mod tests {
         assert_eq!(beside(&program), None);
 
         fs::write(&hash, "ab12  python.module\n").unwrap();
-        let found = Some((folder.path().join(MODULE), "ab12".to_owned()));
+        assert_eq!(beside(&program), None, "a hash whose module isn't installed");
+
+        fs::write(&module, "").unwrap();
+        let found = Some((module, "ab12".to_owned()));
         for (of_program, of_hash, is_used) in [
             (0o755, 0o644, true),
             (0o755, 0o664, false),
