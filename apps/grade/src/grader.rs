@@ -141,7 +141,8 @@ impl Grader {
                 );
             }
         }
-        if graded.message.contains("SyntaxError") && code.contains("```") {
+        let is_fenced = || code.lines().any(|line| line.starts_with("```"));
+        if graded.message.contains("SyntaxError") && is_fenced() {
             graded.message.push_str("; its text has ``` of Markdown: give the code alone");
         }
         let (task_id, digest) = (task.id.clone(), self.digest(task, &sample.code));
