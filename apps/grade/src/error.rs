@@ -28,8 +28,11 @@ pub enum GradeError {
     /// Nothing is there that could be graded.
     #[error("the tasks have no solutions: give SAMPLES, a file with programs")]
     NoSamples,
-    /// A line of a file, or an item of its list, isn't a JSON object.
-    #[error("{0} of `{1}` isn't a JSON object")]
+    /// A file has another format.
+    #[error("`{0}` {1}")]
+    Format(PathBuf, &'static str),
+    /// A line of a file isn't JSON.
+    #[error("{0} of `{1}` isn't JSON")]
     NotJson(String, PathBuf, #[source] serde_json::Error),
     /// A line of a file, or an item of its list, is no task, sample or result.
     #[error("{0} of `{1}` can't be used")]
@@ -52,6 +55,9 @@ pub enum GradeError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidLine {
+    /// It is another value of JSON.
+    #[error("it isn't a JSON object")]
+    NoObject,
     /// It has the fields of no form of tasks.
     #[error(
         "its fields match no known form of tasks (human-eval: `prompt`, `entry_point`, `test`; \
@@ -70,7 +76,8 @@ pub enum InvalidLine {
     NoResult,
     /// It has no program.
     #[error(
-        "it has no program: `completion`, `solution`, `program`, `code` and `code_list` are missing"
+        "it has no program: it needs a text as `completion`, `solution`, `program` or `code`, or texts as \
+         `code_list`"
     )]
     NoProgram,
     /// Its task isn't among the tasks.

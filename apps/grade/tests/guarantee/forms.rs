@@ -83,6 +83,7 @@ async fn verdicts_say_what_happened() {
         ("def f(x): return 3", Verdict::Failed, None, "assert 1: assert f(1) == 2"),
         ("def f(x): return 1 / 0", Verdict::Failed, None, "ZeroDivisionError: division by zero"),
         ("def f(x) return 2", Verdict::Error, None, "its code can't be run: SyntaxError"),
+        ("```python\ndef f(x): return 2\n```", Verdict::Error, None, "give the code alone"),
         ("1 / 0", Verdict::Error, None, "ZeroDivisionError"),
         ("", Verdict::Failed, None, "name 'f' is not defined"),
         ("def f(x):\n while True: pass", Verdict::Limit, Some("cpu"), "cpu limit"),

@@ -26,6 +26,7 @@ async fn data_sets_are_graded_by_their_own_rules() {
     };
     let tuples = apps(json!([[[1, 2]]]), json!([[[[1], [2]]]]));
     let keys = apps(json!([[{ "1": 5 }]]), json!([[5]]));
+    let keyed = apps(json!([[1]]), json!([{ "1": 5 }]));
     let programs =
         json!({ "id": "t", "input_output": { "inputs": [["1", "2"]], "outputs": [["3", ""]] } });
     let contests = json!({ "id": "t", "public_tests": { "input": ["1 2"], "output": ["3"] } });
@@ -61,6 +62,8 @@ async fn data_sets_are_graded_by_their_own_rules() {
         (&keys, "def f(items): return items[1]", true),
         (&keys, "class Solution:\n    def f(self, items): return items[1]", true),
         (&keys, "def f(items): return items", false),
+        (&keyed, "def f(n): return {n: 5}", true),
+        (&keyed, "def f(n): return {str(n): 5}", false),
         (&programs, "print(int(input()) + int(input()))", true),
         (&programs, "print(1)", false),
         (&contests, "print(sum(map(int, input().split())))", true),
@@ -214,9 +217,82 @@ fn a_file_may_be_one_list() {
         assert!(bad[0].starts_with("item 2 of") && bad[1].starts_with("item 3 of"), "{bad:?}");
     }
     // Lines, of which the first is a list.
-    let (tasks, bad) = read("[1]\n{\"task_id\": \"a\", \"tests\": \"assert f()\"}\n");
-    assert_eq!((tasks.len(), bad.len()), (1, 1), "{bad:?}");
-    assert!(bad[0].starts_with("line 1 of"), "{bad:?}");
+    for first in ["[1]", "\n{\"task_id\": ", "null"] {
+        let (tasks, bad) = read(&format!("{first}\n{}\n", items[0]));
+        assert_eq!((tasks.len(), bad.len()), (1, 1), "{bad:?}");
+        let line = 1 + first.matches('\n').count();
+        assert!(bad[0].starts_with(&format!("line {line} of")), "{bad:?}");
+    }
+    // One object, on several lines.
+    let (tasks, bad) = read(&format!("{:#}\n", items[0]));
+    assert_eq!((tasks.len(), bad.len()), (1, 0), "{bad:?}");
+}
+
+#[test]
+fn files_are_told_apart_by_their_first_bytes() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tasks");
+    let task = json!({ "task_id": "a", "tests": "assert f()" }).to_string();
+    std::fs::write(&file, zstd::encode_all(task.as_bytes(), 0).unwrap()).unwrap();
+    assert_eq!(read_tasks(&file, TaskOptions::default()).unwrap().read.len(), 1);
+    let utf_16: Vec<u8> =
+        std::iter::once(0xfeff).chain(task.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    for (bytes, told) in [
+        (&b"PAR1\x15\x04PAR1"[..], "is a Parquet file; convert it to JSON lines"),
+        (&b"PK\x03\x04\x14\0"[..], "is a zip archive; unpack it"),
+        (&utf_16[..], "is UTF-16 text; save it as UTF-8"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let problem = read_tasks(&file, TaskOptions::default()).unwrap_err().to_string();
+        assert!(problem.contains(told), "{problem}");
+    }
+}
+
+/// What CRUXEval's own grader refuses: an answer that isn't one expression.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_is_predicted_by_one_expression() {
+    let grader = grader(settings()).await;
+    let nothing = json!({ "id": "t", "code": "def f(x): pass", "input": "1", "output": "None" });
+    let pair =
+        json!({ "id": "t", "code": "def f(x): return x, 2", "input": "1", "output": "(1, 2)" });
+    for (task, answer, is_right) in [
+        (&nothing, "None", true),
+        (&nothing, "", false),
+        (&nothing, "\nNone", false),
+        (&nothing, "# nothing", false),
+        (&pair, "(1, 2)  # a pair", true),
+        (&pair, "1, 2", false),
+        (&pair, "f(1)", false),
+    ] {
+        let sample = json!({ "id": "t", "completion": answer });
+        let graded = grade(&grader, std::slice::from_ref(task), &[sample]).await.remove(0);
+        assert_eq!(graded.passed(), is_right, "{answer:?}: {graded:?}");
+        assert!(matches!(graded.verdict, Verdict::Passed | Verdict::Failed | Verdict::Error));
+    }
+}
+
+/// JSON's objects are dictionaries there, which have an order.
+#[tokio::test(flavor = "multi_thread")]
+async fn dictionaries_of_arguments_keep_their_order() {
+    let grader = grader(settings()).await;
+    let cases = r#"{"fn_name": "f", "inputs": [[{"b": 1, "a": 2}]], "outputs": ["ba"]}"#;
+    let public =
+        json!([{ "input": "{\"b\": 1, \"a\": 2}", "output": "\"ba\"", "testtype": "functional" }]);
+    let metadata = json!({ "func_name": "f" });
+    for text in [
+        format!(r#"{{"id": "t", "input_output": {cases}}}"#),
+        json!({ "id": "t", "input_output": cases }).to_string(),
+        json!({ "id": "t", "public_test_cases": public, "metadata": metadata }).to_string(),
+        format!(
+            r#"[{{"id": "t", "prompt": "", "entry_point": "f", "atol": 0, "plus_input": null,
+            "canonical_solution": "def f(items): return 'ba'", "base_input": [[{{"b": 1, "a": 2}}]]}}]"#
+        ),
+    ] {
+        let tasks = read(&text).0;
+        let sample = json!({ "id": "t", "solution": "def f(items): return ''.join(items)" });
+        let graded = grade_tasks(&grader, tasks, &[sample]).await.remove(0);
+        assert!(graded.passed(), "{text}: {graded:?}");
+    }
 }
 
 #[test]
