@@ -375,9 +375,9 @@ pub(crate) enum PythonCommand {
     },
 }
 
-/// Returns the definition of the command line.
+/// Returns the definition of the command line, the same on all machines.
 pub(crate) fn definition() -> clap::Command {
-    Arguments::command().long_version(long())
+    Arguments::command()
 }
 
 /// Parses the command line, with the defaults of the configuration; exits the process if either is
@@ -390,7 +390,8 @@ pub(crate) fn parse() -> (Arguments, Option<Settings>) {
     };
     // The long version reads the cache.
     let asks_version = typed.iter().skip(1).any(|argument| argument == "--version");
-    let arguments = parse(if asks_version { definition() } else { Arguments::command() });
+    let arguments =
+        parse(if asks_version { definition().long_version(long()) } else { definition() });
     let arguments = arguments.unwrap_or_else(|error| explained(error, &typed).exit());
     let fail = |problem: String| -> ! {
         terminal::error(problem);
