@@ -8,6 +8,7 @@ commands are in the other files whose names begin as this one's does.
 """
 
 import errno
+import importlib
 import os
 import re
 import sys
@@ -28,6 +29,10 @@ OF_SYSTEM = ("/bin/", "/sbin/", "/usr/", "/opt/")
 HOME = "/workspace"
 
 
+# Modules of commands that are imported when one is called, since they import much.
+SELDOM = dict.fromkeys(("awk", "gawk", "mawk"), "hatchery._shell_awk") | dict.fromkeys(
+    "df file gunzip gzip hexdump kill killall less more pgrep pkill ps shuf split tar tree unzip xxd zcat zip".split(), "hatchery._shell_archives"
+)
 SPECIAL_SIGNS = re.compile(r"[*?\[{~]")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.A)
 ASSIGNING = ("export", "readonly", "local", "declare", "typeset")
@@ -411,6 +416,8 @@ class Shell:
         if not folder or folder in FOLDERS:
             tables = (one.COMMANDS for one in (_shell_commands, _shell_texts, _shell_grep, _shell_sed, _shell_find))
             found = next((table[base] for table in tables if base in table), None)
+            if base in SELDOM:
+                found = importlib.import_module(SELDOM[base]).COMMANDS[base]
             if found:
                 return "command", found
             if re.fullmatch(r"python(3(\.\d+)?)?", base):
