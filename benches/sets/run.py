@@ -41,7 +41,7 @@ REASONS = {
     r"import `([^`]+)`, which the image doesn't have": "missing package {}",
     r"No module named '(\w+)": "missing package {}",
     r"lacks `([^`]+)`": "missing {}",
-    r"no processes": "processes",
+    r"no processes|no program `": "processes",
     r"thread": "threads",
     r"32 bits|32-bit|int32": "32-bit integers",
     r"no network": "network",

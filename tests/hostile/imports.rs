@@ -7,11 +7,14 @@ use super::Expect::{Exits, OfDefault, Offline, OneThread, Prints, Raises, Since}
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Processes.
-    ("import subprocess; subprocess.run(['/bin/sh', '-c', 'id'])", Raises("OSError")),
-    ("import subprocess; subprocess.check_output('id', shell=True)", Raises("OSError")),
-    ("import subprocess; subprocess.getoutput('id')", Raises("OSError")),
-    ("import os; os.popen('id').read()", Raises("OSError")),
-    ("import os; os.system('id')", OfDefault(&Raises("OSError"))),
+    ("import subprocess; subprocess.run(['/bin/sh', '-c', 'id'])", OfDefault(&Prints("uid=0(root) gid=0(root) groups=0(root)"))),
+    ("import subprocess; subprocess.check_output('cat /etc/passwd', shell=True)", Raises("CalledProcessError")),
+    ("import subprocess; print(subprocess.getoutput('ls /nothing | wc -l'))", OfDefault(&Prints("ls: /nothing: No such file or directory\n0"))),
+    ("import subprocess; subprocess.run(['/usr/bin/gcc', '--version'])", Raises("FileNotFoundError")),
+    ("import subprocess; subprocess.Popen('cat', stdin=-1, stdout=-1).stdout.read()", Raises("OSError")),
+    ("import os; print(os.popen('id -u').read())", OfDefault(&Prints("0"))),
+    ("import os; os.system('curl http://example.com || echo $?')", OfDefault(&Prints("127"))),
+    ("import os; print(os.system('f() { f; }; f'))", OfDefault(&Prints("512"))),
     ("import os; os.fork()", OfDefault(&Raises("OSError"))),
     ("import os; os.forkpty()", Raises("OSError")),
     ("import os; os.execv('/bin/sh', ['sh'])", OfDefault(&Raises("OSError"))),

@@ -57,9 +57,9 @@ macro_rules! files {
 }
 
 /// The package's files. The first one is the package itself.
-const FILES: [(&str, &str); 17] = files!(
-    "__init__" "capture" "errors" "execution" "formatting" "inspection" "magics" "modules" "objects"
-    "packages" "pretty" "randomness" "reloading" "shell" "showing" "timing" "translation"
+const FILES: [(&str, &str); 18] = files!(
+    "__init__" "capture" "commands" "errors" "execution" "formatting" "inspection" "magics" "modules"
+    "objects" "packages" "pretty" "randomness" "reloading" "shell" "showing" "timing" "translation"
 );
 
 /// Imports the package. Its files are named like the agent's, so that tracebacks leave them out.

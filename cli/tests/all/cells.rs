@@ -64,12 +64,16 @@ fn what_ipython_adds_works_or_says_why_not() {
         "from IPython.display import Image, Markdown, clear_output\nclear_output()\nImage(data=b'\\x89PNG')",
         "?len",
         "%pip install requests",
-        "!ls",
-        "%%bash\nls",
+        "name = 'made.py'\n!ls m* {name} $name; echo $HOME; nosuch || echo $? $$",
+        "%%bash --out said\nls made.py\ncd / && pwd",
         "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
         "%env A=1\nimport os\nos.environ['B'] = '2'",
         "os.environ['A'] + os.environ['B']",
         "%pylab inline\nhist(arange(10) % 3);",
+        "lines = !printf '2 b\\n1 a\\n' | sort\n(lines, lines.n, lines.fields(1), said)",
+        "%%sh\necho out; echo err >&2; exit 3",
+        "%%perl\n1",
+        "!git log\n_exit_code",
     ];
     let path = write(folder.path(), "a.ipynb", &sources);
     let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m", "--cpu-time", "2m"]);
@@ -89,7 +93,16 @@ fn what_ipython_adds_works_or_says_why_not() {
     assert_eq!(outputs(7), json!([stream(&["Requirement already satisfied: numpy\n"])]));
     assert_eq!(outputs(8)[0]["data"]["image/png"], "iVBORw==");
     assert!(outputs(9).to_string().contains("Return the number of items"), "{}", outputs(9));
-    for (number, advice) in [(10, "--package"), (11, "no shell"), (12, "no shell")] {
+    let listed = "made.py\nmade.py\nmade.py\n/home\nsh: nosuch: not found\n127 ";
+    let written = outputs(11)[0]["text"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line.as_str().unwrap())
+        .collect::<String>();
+    assert!(written.starts_with(listed), "{written}");
+    assert_eq!(outputs(12), json!([]));
+    for (number, advice) in [(10, "--package"), (19, "%%bash")] {
         let failed = outputs(number);
         assert_eq!(failed[0]["ename"], "UsageError", "{failed}");
         assert!(failed[0]["traceback"].to_string().contains(advice), "{failed}");
@@ -101,6 +114,12 @@ fn what_ipython_adds_works_or_says_why_not() {
     let filled = outputs(16);
     assert!(filled[0]["text"][1].as_str().unwrap().starts_with("Populating the"), "{filled}");
     assert!(filled[1]["data"]["image/png"].is_string(), "{filled}");
+    let said = "(['1 a', '2 b'], '1 a\\n2 b', ['a', 'b'], 'made.py\\n/\\n')";
+    assert_eq!(outputs(17), json!([result(17, &[said])]));
+    let failed = outputs(18);
+    assert_eq!((&failed[0]["text"], &failed[1]["text"]), (&json!(["out\n"]), &json!(["err\n"])));
+    assert_eq!(failed[2]["ename"], "CalledProcessError", "{failed}");
+    assert_eq!(outputs(20)[1], result(20, &["127"]));
 }
 
 #[test]

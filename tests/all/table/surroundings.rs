@@ -372,11 +372,38 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .stdout("1\n")
         .needs(Need::Default),
+        completes(
+            "
+            import os, subprocess as s
+            os.mkdir('inner')
+            open('names', 'w').write('bob\\nada\\n')
+            ends = [s.run('sort names | head -n 1; exit 3', shell=True, capture_output=True, text=True)]
+            ends += [s.run(['wc', '-c'], input=b'four', stdout=-1), s.run(['ls', '-a'], cwd='inner', stdout=-1, text=True)]
+            ends = [[end.args, end.returncode, str(end.stdout), end.stderr] for end in ends]
+            for words, most in (['nosuch'], None), (['false'], None), (['sleep', '9'], 0.01):
+                try: s.run(words, check=True, timeout=most)
+                except Exception as error: ends.append([type(error).__name__, getattr(error, 'filename', None), getattr(error, 'returncode', None)])
+            ends += [os.system('mkdir made && exit 2'), os.path.isdir('made'), os.popen('echo $0; nosuch 2>&1 | wc -l').read()]
+            with s.Popen('cat; echo err >&2', shell=True, stdin=-1, stdout=-1, stderr=-1, text=True, env={'A': 'x'}) as child:
+                ends += child.communicate('in')
+            child = s.Popen(['cat'], stdin=-1, stdout=-1)
+            child.stdin.write(b'late')
+            try: child.stdout.read()
+            except OSError as error: ends.append('runs a child to its end once' in str(error))
+            ends += [child.communicate()[0].decode(), s.getstatusoutput('printf a; false')]
+            os.remove('names'), os.rmdir('made'), os.rmdir('inner')
+            ends
+            ",
+            json!([["sort names | head -n 1; exit 3", 3, "ada\n", ""], [["wc", "-c"], 0, "b'4\\n'", null], [["ls", "-a"], 0, ".\n..\n", null], ["FileNotFoundError", "nosuch", null], ["CalledProcessError", null, 1], ["TimeoutExpired", null, null], 512, true, "/bin/sh\n1\n", "in", "err\n", true, "late", [1, "a"]]),
+            "[['sort names | head -n 1; exit 3', 3, 'ada\\n', ''], [['wc', '-c'], 0, \"b'4\\\\n'\", None], [['ls', '-a'], 0, '.\\n..\\n', None], ['FileNotFoundError', 'nosuch', None], ['CalledProcessError', None, 1], ['TimeoutExpired', None, None], 512, True, '/bin/sh\\n1\\n', 'in', 'err\\n', True, 'late', (1, 'a')]",
+        )
+        .needs(Need::Default),
         raises(
-            "import os\nos.system('ls')",
+            "import os\nos.fork()",
             "OSError",
-            "[Errno 52] the sandbox has no processes: use threads or asyncio for concurrent waits, and \
-             several jobs for parallel computation",
+            "[Errno 52] the sandbox has no processes: use threads or asyncio for concurrent waits, \
+             several jobs for parallel computation, and subprocess for Python and the commands of its \
+             shell",
         )
         .needs(Need::Default),
     ]

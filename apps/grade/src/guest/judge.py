@@ -71,7 +71,7 @@ _HARMLESS |= sys.stdlib_module_names - {"asyncio"}
 # Functions by which tests send signals.
 _SIGNALS = ("raise_signal", "alarm", "setitimer")
 # What tests that run other source, or what is pickled, have in their own.
-_RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load", "subprocess", "popen")
+_RUN_WORDS = ("eval", "exec", "compile", "pickle", "joblib", "shelve", "load", "subprocess", "popen", "system")
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 # Modules whose classes may be made from pickles, and the functions that make them.
 _PICKLED = (
@@ -198,7 +198,7 @@ class Link(Peer):
             is_class = isinstance(found, type) and module.partition(".")[0] in _PICKLED
             if not is_class and name not in _UNPICKLERS and module != "tests":
                 self.refuse(f"the tests unpickle `{module}.{name}`")
-        elif event == "subprocess.Popen":
+        elif event in ("subprocess.Popen", "os.system"):
             self.refuse("the tests start a program")
         elif event == "compile" and sys._getframe(1).f_code.co_filename.startswith("<test"):
             text = args[0].decode(errors="replace") if type(args[0]) is bytes else args[0]

@@ -4,6 +4,8 @@ there. What comes of such an exception decides nothing, also if it is caught.
 
 import sys
 
+import hatchery
+
 NARROW = "NumPy's indices have 32 bits in the sandbox"
 _NO_SOURCES = "no source of a program is a file"
 SOURCE_APART = "the source of a candidate is only in its own interpreter"
@@ -14,7 +16,6 @@ _LIMITS = (
     ("the sandbox accepts no ", ""),
     ("the build has no ", ""),
     ("deadlock: the program has one thread", ""),
-    ("wasi does not support processes", "the sandbox has no processes"),
     ("can't start new thread", "the sandbox has no more threads"),
     ("wasm32-wasi", ""),
     ("Stack overflow (used ", "the sandbox's stack of C is small"),
@@ -73,6 +74,7 @@ def watch_limits(files, note):
     What libraries catch themselves never comes to such code, so it is no reason to doubt.
     """
     monitoring = sys.monitoring
+    hatchery._limit_met = lambda limit: note(limit) if _is_met_by(files, sys._getframe(1)) else None
 
     def raised(code, _, error):
         if code.co_filename.startswith(files):
@@ -84,6 +86,18 @@ def watch_limits(files, note):
     monitoring.use_tool_id(_LIMIT_TOOL, "hatchery")
     monitoring.register_callback(_LIMIT_TOOL, monitoring.events.RAISE, raised)
     monitoring.set_events(_LIMIT_TOOL, monitoring.events.RAISE)
+
+
+def _is_met_by(files, frame):
+    """Whether code of such files has started the command in which this frame is, rather than a library."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(files):
+            return True
+        name = str(frame.f_globals.get("__name__"))
+        if name not in ("os", "runpy", "subprocess", "__main__") and name.partition(".")[0] != "hatchery":
+            return False
+        frame = frame.f_back
+    return False
 
 
 def float_errors_lacking(sources):

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{grade, grade_one, grader, settings};
 
 /// Bodies of `f` that meet a limit, and what is reported of it.
-const LIMITED: [(&str, &str); 13] = [
+const LIMITED: [(&str, &str); 15] = [
     (
         "import sys, functools; sys.setrecursionlimit(10**6); g = functools.cache(lambda n: n and g(n - 1)); g(9000)",
         "stack of C",
@@ -17,8 +17,10 @@ const LIMITED: [(&str, &str); 13] = [
     ("import cv2.data", "the package `cv2`"),
     ("import ssl; ssl.SSLContext(2).wrap_bio(None, None, True).do_handshake()", "no TLS"),
     ("import curses", "`_curses`"),
-    ("import subprocess; subprocess.run(['ls'])", "processes"),
-    ("import os; os.system('ls')", "processes"),
+    ("import subprocess; subprocess.run(['git'])", "program `git`"),
+    ("import os; os.system('git')", "program `git`"),
+    ("import subprocess; subprocess.getoutput('ls --hyperlink')", "`ls` for this"),
+    ("import os; os.fork()", "processes"),
     (
         "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
         "no other thread",
@@ -149,7 +151,13 @@ async fn programs_with_standard_input_meet_limits_too() {
     let case = json!([{ "stdin": "1", "stdout": "2" }]);
     for (program, verdict) in [
         ("import nltk\nprint(2)", Verdict::Undecided),
-        ("import os\nos.system('echo 2')", Verdict::Undecided),
+        ("import os\nos.system('echo 2')", Verdict::Passed),
+        ("import os\nos.system('echo 3')", Verdict::Failed),
+        (
+            "import subprocess as s\nprint(s.check_output('wc -w', shell=True, text=True, input='a b'))",
+            Verdict::Passed,
+        ),
+        ("import os\nos.system('git log || echo 2')", Verdict::Undecided),
         ("import no_such_module\nprint(2)", Verdict::Failed),
         ("raise OSError('no')", Verdict::Failed),
         ("try: import nltk\nexcept ImportError: print(1)", Verdict::Undecided),

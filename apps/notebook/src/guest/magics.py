@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 
-from hatchery_notebook import inspection, objects, showing, timing
+from hatchery_notebook import commands, inspection, objects, showing, timing
 from hatchery_notebook.capture import capture_output
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import INTERACTIVITIES, namespace, run_value
@@ -16,7 +16,6 @@ from hatchery_notebook.packages import pip
 # Magics that configure what doesn't exist here, or is so anyway.
 SKIPPED = ("autosave", "colors", "gui", "matplotlib", "pdb")
 EXTENSIONS = ("autoreload", "storemagic")
-INSTALLERS = ("pip", "conda", "mamba", "uv")
 # The class that a cell magic displays its body with.
 FORMS = {
     "html": objects.HTML,
@@ -34,29 +33,17 @@ from matplotlib import mlab, pylab, pyplot
 np, plt = numpy, pyplot
 """
 PYLAB_NAMES = "from matplotlib.pylab import *\nfrom numpy import *\n"
-SHELLS = ("bash", "sh", "script", "system", "sx", "cmd", "perl", "ruby")
-COMMANDS = "The sandbox has no shell and no other programs: write it in Python."
+LANGUAGES = ("cmd", "js", "perl", "ruby")
 
 
 def unknown(shell, name, is_cell):
     """Returns the error for a magic that isn't available."""
     mark = "%%" if is_cell else "%"
-    if name in SHELLS:
-        return UsageError(f"`{mark}{name}` isn't available here. {COMMANDS}")
+    if name in LANGUAGES:
+        return UsageError(f"`{mark}{name}` isn't available here: the sandbox has only Python and a shell (`%%bash`)")
     table = shell.cell_magics if is_cell else shell.line_magics
     there = ", ".join(sorted(name for name in table if name not in SKIPPED))
     return UsageError(f"`{mark}{name}` isn't available here. Available are: {there}")
-
-
-def system(command):
-    words = command.split()
-    if words[:1] == ["python"] or words[:1] == ["python3"]:
-        words = words[1:]
-    if words[:1] == ["-m"]:
-        words = words[1:]
-    if words[:1] and words[0].rstrip("3") in INSTALLERS:
-        return pip("!" + words[0], " ".join(words[1:]))
-    raise UsageError(f"`!{command.strip()}` can't be run. {COMMANDS}")
 
 
 def environment(line):
@@ -299,7 +286,7 @@ def line_magics(shell):
         "whos": lambda line: inspection.whos(hidden, line),
         "xmode": lambda line: print("Exception reporting mode:", line.strip().capitalize() or "Plain"),
     }
-    magics |= {name: installer(name) for name in INSTALLERS}
+    magics |= commands.line_magics() | {name: installer(name) for name in commands.INSTALLERS}
     return magics | {name: lambda line: None for name in SKIPPED}
 
 
@@ -312,4 +299,5 @@ def cell_magics(shell):
         "timeit": timing.timeit,
         "writefile": write_file,
     }
+    magics |= commands.cell_magics()
     return magics | {name: shown_as(kind) for name, kind in FORMS.items()}

@@ -4,7 +4,7 @@ import ast
 import os
 import sys
 
-from hatchery_notebook import inspection, magics, showing
+from hatchery_notebook import commands, inspection, magics, showing
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import namespace, parse, run_shown
 from hatchery_notebook.formatting import DisplayFormatter, Figures
@@ -273,9 +273,12 @@ class InteractiveShell:
                     self.register_magic_function(getattr(group, name), kind, given)
 
     def system(self, command):
-        return magics.system(command)
+        return commands.system(command)
 
-    getoutput = system_piped = system
+    system_piped = system_raw = system
+
+    def getoutput(self, command, split=True, depth=0):
+        return commands.getoutput(command, split)
 
     # Called by libraries.
 

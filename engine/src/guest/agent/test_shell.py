@@ -84,6 +84,23 @@ class Hostile(unittest.TestCase):
             ("cat <&7", 2, "Bad file descriptor"),
             ("echo >&-; echo $?", 0, "Bad file descriptor"),
             ("export 1x=2", 2, "bad variable name"),
+            ("awk 'BEGIN { " + "(" * 500 + "1" + ")" * 500 + " }'", 1, "too deep"),
+            ("awk 'BEGIN { " + "if (1) " * 500 + "x }'", 1, "too deep"),
+            ("awk 'BEGIN { x = " + "- " * 5000 + "1; print x }'", 1, "too deep"),
+            ("awk 'BEGIN { x = 1" + " + 1" * 5000 + " }'", 1, "too deep"),
+            ("awk 'function f() { return f() } BEGIN { f() }'", 2, "too deep"),
+            ("awk 'BEGIN { print $999999999 }'", 1, "no field"),
+            ("awk 'BEGIN { printf \"%999999d\", 1 }'", 1, "too wide"),
+            ("awk 'BEGIN { print 2 ^ 99999999, 1 / 0 }'", 1, "Division by zero"),
+            ("awk 'BEGIN { print substr(\"a\", -2 ^ 5000), int(2 ^ 5000) }'", 0, ""),
+            ("awk 'BEGIN { x[1]; x = 2 }'", 1, "is an array"),
+            ("awk 'BEGIN { __import__(\"os\") }'", 1, "no function"),
+            ("awk 'BEGIN { print lshift(1, 2 ^ 60) }'", 0, ""),
+            ("awk \"/(/\" /dev/null; echo a | awk \"/(/\"", 1, "bad regex"),
+            ("tar xf /dev/null", 1, "no archive"),
+            ("echo x | tar x", 1, "no archive"),
+            ("echo x | gunzip", 1, "invalid magic"),
+            ("echo x > a.zip; unzip a.zip", 1, "no archive"),
         ):
             with self.subTest(command[:60]), tempfile.TemporaryDirectory() as folder:
                 ended = run(command, folder)
@@ -107,10 +124,12 @@ class Hostile(unittest.TestCase):
 
 class Guide(unittest.TestCase):
     def test_the_guide_lists_every_command(self):
-        from hatchery import _shell_builtins, _shell_commands, _shell_find, _shell_grep, _shell_sed, _shell_texts
+        from hatchery import _shell, _shell_archives, _shell_awk, _shell_builtins, _shell_commands, _shell_find, _shell_grep, _shell_sed, _shell_texts
 
+        seldom = {name: table.__name__ for table in (_shell_archives, _shell_awk) for name in table.COMMANDS}
+        self.assertEqual(seldom, _shell.SELDOM)
         page = (TABLE.parents[3] / "docs/guide/shell.md").read_text() if TABLE.exists() else None
-        tables = _shell_commands, _shell_find, _shell_grep, _shell_sed, _shell_texts
+        tables = _shell_archives, _shell_awk, _shell_commands, _shell_find, _shell_grep, _shell_sed, _shell_texts
         for label, names in (
             ("Builtins", sorted(_shell_builtins.BUILTINS)),
             ("Programs", sorted(name for table in tables for name in table.COMMANDS)),

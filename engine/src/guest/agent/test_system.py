@@ -68,6 +68,90 @@ show([PY, '-c', 'import os; os.chdir("/"); os.environ["Z"]="1"; import sys; sys.
 print('Z' in os.environ, 'q' in sys.path, os.path.basename(os.getcwd()) != '', __name__, sys.argv[1:])
 show([PY, 's.py'], stdout=subprocess.PIPE, cwd='nowhere')
 with subprocess.Popen([PY, '-c', 'print(3)'], stdout=subprocess.PIPE) as p: print(p.stdout.read())
+p = subprocess.Popen([PY, '-c', 'print(1, flush=True)\\nwhile True: pass'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+try: p.communicate(timeout=2)
+except subprocess.TimeoutExpired as error: p.kill(); print(error.stdout in (None, b'1\\n'), p.communicate()[0] in ('', '1\\n'), p.returncode)
+"""
+# The same for commands of the shell.
+COMMANDS = """
+import os, subprocess, sys
+def show(*a, **k):
+    try:
+        r = subprocess.run(*a, **k); print(r.args, r.returncode, r.stdout, r.stderr)
+    except Exception as e: print(type(e).__name__, e, getattr(e, 'filename', ''), getattr(e, 'stdout', None), getattr(e, 'stderr', None))
+os.mkdir('sub')
+open('s.txt', 'w').write('b\\na\\n')
+open('run.sh', 'w').write('#!/bin/sh\\necho $0 $# "$1"; exit 4\\n')
+open('plain.sh', 'w').write('echo plain\\n')
+os.chmod('run.sh', 0o755)
+piped = dict(stdout=subprocess.PIPE, text=True)
+both = dict(capture_output=True, text=True)
+show('echo "one  two" three | tr a-z A-Z; exit 3', shell=True, **both)
+show('ls | wc -l', shell=True, **both)
+show(['ls', '-1'], **both)
+show(['echo', 'a  b', '$HOME', '*'], **both)
+show('echo $0 $1', shell=True, **both)
+show(['echo $0 $1 $#', 'name', 'b c'], shell=True, **both)
+show('echo $BASH; exit 2', shell=True, executable='/bin/sh', **both)
+show(['cat'], input=b'given', capture_output=True)
+show(['cat', 's.txt', '-'], input='é', encoding='utf-8', stdout=subprocess.PIPE)
+show('cat > written.txt; wc -c < written.txt', input=b'given', shell=True, capture_output=True)
+show('cd sub && pwd | sed "s/.*[/]//"; echo $K >&2', shell=True, env={'K': 'v', 'PATH': os.environ['PATH']}, **both)
+show(['env'], env={'K': 'v', 'PATH': '/bin:/usr/bin'}, **both)
+show(['pwd'], cwd='/tmp', **both)
+show(['sort', 's.txt'], cwd='sub', stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+show(['sort', '../s.txt'], cwd='sub', **both)
+show('python3 -c "print(6 * 7); import sys; sys.exit(5)" | cat', shell=True, **piped)
+show('python3 -c "import sys; sys.exit(5)"', shell=True, **piped)
+show(['false'], check=True)
+show('echo out; echo err >&2; exit 9', shell=True, check=True, **both)
+show('echo out; echo err >&2', shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+show('echo out; echo err >&2', shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+show(['nosuchprogram', '-x'])
+show(['nosuchprogram'], capture_output=True, check=True)
+show('nosuchprogram', shell=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+show('ls -l')
+show(['cd', 'sub'])
+show(['sub'])
+show(['./plain.sh'])
+show(['./run.sh', 'a b'], **both)
+show('./run.sh x; echo $?', shell=True, **both)
+show(['sh', '-c', 'echo "$@"', 'x', 'y', 'z'], **both)
+show(['sh', 'plain.sh'], **both)
+show(['ls'], cwd='nowhere')
+show([])
+for command in 'sleep 60', 'exec sleep 60', 'while :; do :; done', 'echo $(python3 -c "import time; time.sleep(5)")':
+    try: print(subprocess.run(command.split() if command == 'sleep 60' else command, shell=command != 'sleep 60', timeout=0.5, capture_output=True))
+    except subprocess.TimeoutExpired as error: print(error.cmd, error.stdout)
+show(['test', '-f', 's.txt']), show(['test', '-f', 'none'])
+show(['printf', '%s-%s\\n', 'a', 'b'], stdout=subprocess.PIPE)
+show(['find', '.', '-name', '*.sh', '-type', 'f'], cwd='sub', **both)
+show(['grep', '-c', 'a', 's.txt'], **both), show(['grep', 'z', 's.txt'], **both)
+print(subprocess.check_output('printf %s x', shell=True), subprocess.getstatusoutput('echo a; false'), subprocess.getoutput('echo b'))
+print(subprocess.call(['test', '-f', 's.txt']), subprocess.check_call('exit 0', shell=True))
+print(subprocess.check_output(['ls', 'sub', 's.txt'], universal_newlines=True))
+print(os.system('mkdir made'), os.path.isdir('made'), os.system('exit 3'), os.WEXITSTATUS(os.system('exit 4')), os.system('nosuchprogram 2> /dev/null'))
+print(os.popen('cat s.txt').read().split(), os.popen('exit 3').close(), os.popen('true').close())
+with os.popen('cat > popen.txt', 'w') as p: print('text', file=p)
+print(open('popen.txt').read(), [line for line in os.popen('ls sub/..')])
+p = subprocess.Popen('sort | head -n 1', shell=True, stdin=subprocess.PIPE, **piped)
+print(p.communicate('b\\na\\n'), p.returncode)
+p1 = subprocess.Popen(['cat', 's.txt'], stdout=subprocess.PIPE)
+p2 = subprocess.Popen(['sort'], stdin=p1.stdout, stdout=subprocess.PIPE)
+p1.stdout.close(); print(p2.communicate(), p1.wait(), p2.returncode)
+with open('out.txt', 'w') as f: print(subprocess.call('echo to file; echo error >&2', shell=True, stdout=f, stderr=f))
+with open('out.txt') as f: print(subprocess.check_output(['wc', '-l'], stdin=f).split(), f.read() == '')
+with subprocess.Popen('cat; echo x >&2', shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+    p.stdin.write(b'in'); p.stdin.close(); print(p.stdout.read(), p.stderr.readlines(), p.wait())
+p = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+print('lines\\nof text', file=p.stdin); p.stdin.close(); print(list(p.stdout), p.poll() or p.wait(), p.stdout.fileno() > 2)
+p = subprocess.Popen('echo started; exec sleep 60', shell=True, stdin=subprocess.PIPE, **piped)
+try: p.communicate(timeout=2)
+except subprocess.TimeoutExpired as error: p.kill(); print(error, error.stdout in (None, b'started\\n'), p.communicate()[0] in ('', 'started\\n'), p.returncode)
+p = subprocess.Popen(['sleep', '60'], stdin=subprocess.PIPE); p.terminate(); print(p.wait())
+try: os.system(5)
+except TypeError as error: print('TypeError')
+print(os.getcwd() == os.path.realpath('.'), sorted(set(os.environ) - before) if (before := set(os.environ)) else 0)
 """
 
 
@@ -273,7 +357,7 @@ def handler(*args):
     raise Interrupted
 signal.signal(signal.SIGINT, handler)
 for call, kind, code in [
-    (lambda: os.system("ls"), OSError, errno.ENOSYS), (os.fork, OSError, errno.ENOSYS),
+    (os.fork, OSError, errno.ENOSYS),
     (os.get_terminal_size, OSError, errno.ENOTTY), (lambda: os.chown(".", 1000, -1), PermissionError, errno.EPERM),
     (lambda: os.kill(os.getpid() + 1, 0), ProcessLookupError, errno.ESRCH),
     (lambda: os.waitpid(-1, os.WNOHANG), ChildProcessError, errno.ECHILD),
@@ -521,8 +605,44 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
     @unittest.skipUnless(sys.platform == "linux", "processes of POSIX are the model")
     def test_children_are_like_processes(self):
         adapts = "import subprocess; from hatchery import _subprocess; _subprocess.adapt(subprocess)\n"
-        expected, seen = (self.alone(None, CHILDREN, before) for before in ("", adapts))
-        self.assertEqual(expected, seen)
+        adapts += "from hatchery import _system; os.system = _system.system\n"
+        for programs in CHILDREN, COMMANDS:
+            expected, seen = (self.alone(None, programs, before) for before in ("", adapts))
+            self.assertEqual(expected, seen)
+
+    @unittest.skipUnless(sys.platform == "linux", "processes of POSIX are the model")
+    def test_a_child_is_not_read_before_it_has_its_input(self):
+        adapts = "import subprocess; from hatchery import _subprocess; _subprocess.adapt(subprocess)\n"
+        seen = self.alone(None, """
+PIPE = subprocess.PIPE
+for text in False, True:
+    for bufsize in 0, -1:
+        p = subprocess.Popen(["cat"], stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=bufsize, text=text and bufsize != 0)
+        p.stdin.write(b"a" if not p.text_mode else "a")
+        for read in p.stdout.read, p.stdout.readline, lambda: list(p.stderr), lambda: subprocess.run(["cat"], stdin=p.stdout):
+            try:
+                print("read", read())
+            except OSError as error:
+                assert "runs a child to its end" in str(error), error
+        p.stdin.close()
+        print(p.stdout.read(), p.wait(), p.stdout.readable(), p.stdout.encoding if p.text_mode else p.stdout.mode)
+try:
+    subprocess.run(["git", "status"])
+except FileNotFoundError as error:
+    print(error.filename, error.__cause__)
+from hatchery import _host
+import hatchery
+met = []
+hatchery._limit_met = met.append
+for line in "git status", "ls --nosuch", "a=(1 2)", "echo a; ls; false; exit 127; ./none; echo 'a":
+    subprocess.run(line, shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(len(met), *("the sandbox has no " in one for one in met))
+""", adapts)
+        self.assertEqual(seen.splitlines(), [
+            *["b'a' 0 True rb"] * 2, "b'a' 0 True rb", "a 0 True UTF-8",
+            "git [Errno 38] the sandbox has no program `git`, only Python and the commands of its shell",
+            "3 True True True",
+        ])
 
     def test_maps_are_like_those_of_the_system(self):
         self.assertEqual(mapped(_mmap.mmap), mapped(mmap.mmap))

@@ -131,6 +131,46 @@ fn a_command_that_runs_is_found_followed_and_killed_by_its_owner_alone() {
 }
 
 #[test]
+fn a_command_reads_what_its_owner_sends() {
+    let (to, other) = (sandbox("commands-red"), sandbox("commands-blue"));
+    let mut message = bash("read line; echo $line; wc -c; python -c 'print(len(input()))'");
+    message["stdin"] = json!(true);
+    let mut running = start(&to, &message);
+    let first = running.next().unwrap();
+    let pid = &first["start"]["pid"];
+    let input = |bytes: &[u8]| json!({ "process": { "pid": pid }, "input": { "stdin": BASE64_STANDARD.encode(bytes) } });
+    assert_eq!(unary(&other, "SendInput", &input(b"x")).0, 404);
+    for (method, wrong) in [
+        ("SendInput", json!({ "process": { "pid": pid }, "input": { "pty": "eA==" } })),
+        ("SendInput", json!({ "process": { "pid": pid }, "input": { "stdin": "?" } })),
+        ("SendInput", input(b"\xff")),
+        ("SendInput", input(&vec![b'x'; 2 << 20])),
+    ] {
+        let (status, refused) = unary(&to, method, &wrong);
+        assert!([400, 429, 501].contains(&status), "{status} {refused}");
+    }
+    for part in [&b"one li"[..], b"ne\nma", b"ny\n"] {
+        assert_eq!(unary(&to, "SendInput", &input(part)), (200, json!({})));
+    }
+    let close = json!({ "process": { "pid": pid } });
+    assert_eq!(unary(&to, "CloseStdin", &close), (200, json!({})));
+    let (stdout, stderr, end, _) = ran(std::iter::once(first.clone()).chain(running));
+    assert_eq!((stdout.as_str(), &end["exitCode"]), ("one line\n5\n", &json!(1)));
+    assert!(stderr.contains("EOFError"), "{stderr}");
+    assert_eq!(unary(&to, "CloseStdin", &close).0, 404);
+    // What waits for input ends when it is killed.
+    let waiting = start(&to, &json!({ "process": { "cmd": "cat" }, "stdin": true, "tag": "cat" }));
+    let kill = json!({ "process": { "tag": "cat" }, "signal": "SIGNAL_SIGTERM" });
+    assert_eq!(unary(&to, "SendSignal", &kill).0, 200);
+    assert_eq!(ran(waiting).2["status"], "signal: killed");
+    let mut plain = start(&to, &bash(ENDLESS));
+    let pid = plain.next().unwrap()["start"]["pid"].clone();
+    let sent = json!({ "process": { "pid": pid }, "input": { "stdin": "eA==" } });
+    assert_eq!(unary(&to, "SendInput", &sent).1["code"], "invalid_argument");
+    assert_eq!(Server::shared().delete_as(to.1, &format!("/sandboxes/{}", to.0)).status, 204);
+}
+
+#[test]
 fn a_command_ends_with_its_time_or_its_sandbox() {
     let server = Server::shared();
     let to = sandbox("commands-red");
@@ -155,18 +195,15 @@ fn what_commands_do_not_have_is_refused() {
         message[name] = value;
         message
     };
-    for message in
-        [with("pty", json!({ "size": { "cols": 80, "rows": 24 } })), with("stdin", json!(true))]
-    {
-        assert_eq!(refused(&message)["code"], "unimplemented");
-    }
+    let pty = with("pty", json!({ "size": { "cols": 80, "rows": 24 } }));
+    assert_eq!(refused(&pty)["code"], "unimplemented");
     let mut nowhere = bash("echo here");
     nowhere["process"]["cwd"] = json!("/nowhere");
     let (stdout, stderr, end, _) = ran(start(&to, &nowhere));
     assert_eq!((stdout.as_str(), &end["exited"]), ("", &json!(true)));
     assert!(end["exitCode"] != 0 && stderr.contains("/nowhere"), "{stderr}");
     assert_eq!(refused(&json!({ "process": 1 }))["code"], "invalid_argument");
-    for method in ["SendInput", "CloseStdin", "Update", "Nothing"] {
+    for method in ["StreamInput", "Update", "Nothing"] {
         let (status, refused) = unary(&to, method, &json!({}));
         assert_eq!((status, &refused["code"]), (501, &json!("unimplemented")), "{method}");
     }

@@ -4,7 +4,7 @@ import base64
 import io
 import time
 
-from e2b import CommandExitException, SandboxQuery, SandboxState
+from e2b import CommandExitException, PtySize, SandboxQuery, SandboxState
 from e2b_code_interpreter import Sandbox
 
 
@@ -139,7 +139,7 @@ with Sandbox.create() as sandbox:
         (lambda: sandbox.files.read("/home/user"), "InvalidArgumentException"),
         (lambda: sandbox.files.list("out.bin"), "InvalidArgumentException"),
         (lambda: sandbox.files.watch_dir("/home/user"), "SandboxException"),
-        (lambda: sandbox.commands.run("cat", stdin=True), "SandboxException"),
+        (lambda: sandbox.pty.create(PtySize(rows=24, cols=80)), "SandboxException"),
     ]:
         try:
             attempt()
@@ -174,6 +174,17 @@ with Sandbox.create() as sandbox:
     else:
         raise AssertionError("it was killed")
     assert not sandbox.commands.kill(handle.pid) and sandbox.commands.list() == []
+    handle = sandbox.commands.run("read x; echo got $x; cat; echo end", background=True, stdin=True, timeout=300)
+    sandbox.commands.send_stdin(handle.pid, "on")
+    handle.send_stdin("e\nt\u00e9xt\n")
+    sandbox.commands.send_stdin(handle.pid, b"more\n")
+    fails(lambda: sandbox.commands.send_stdin(handle.pid, b"\xff"), "InvalidArgumentException", "UTF-8")
+    sandbox.commands.close_stdin(handle.pid)
+    assert handle.wait().stdout == "got one\nt\u00e9xt\nmore\nend\n"
+    handle = sandbox.commands.run("while true; do true; done", background=True)
+    fails(lambda: handle.send_stdin("x"), "InvalidArgumentException", "`stdin`")
+    assert handle.kill()
+    fails(lambda: handle.send_stdin("x"), "NotFoundException")
     fails(lambda: sandbox.commands.run("while true; do true; done", timeout=0.5), "TimeoutException")
     assert sandbox.commands.run("echo on").stdout == "on\n"
 
@@ -235,7 +246,7 @@ for attempt, *words in [
     (lambda: Sandbox.create(envs={"": "x"}), "environment"),
     (lambda: Sandbox.create(timeout=100_000), "86400"),
     (lambda: Sandbox.create().pause(mode="filesystem"), "`filesystem`"),
-    (lambda: Sandbox.create().create_snapshot(), "no `snapshots`"),
+    (lambda: Sandbox.create().create_snapshot(), "no `snapshots`", "`fork`"),
     # It would be the same sandbox for all.
     (lambda: Sandbox.create(debug=True).run_code("1"), "E2B_DEBUG", "E2B_SANDBOX_URL"),
 ]:

@@ -6,3 +6,7 @@ belong to the agent, which serves the host.
 
 # Whether programs can start threads: the host sets it when it starts the agent.
 _has_threads = False
+
+
+def _limit_met(limit):
+    """Is told of a limit of the sandbox that raises no exception in the program. Graders replace it."""

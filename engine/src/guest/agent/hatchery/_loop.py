@@ -123,7 +123,7 @@ refuse(
     " sock_accept sock_recvfrom sock_recvfrom_into sock_sendto",
 )
 refuse("pipes", "connect_read_pipe connect_write_pipe")
-refuse("processes", "subprocess_exec subprocess_shell")
+refuse("processes for asyncio: call `subprocess.run`, perhaps by `asyncio.to_thread`", "subprocess_exec subprocess_shell")
 
 
 def kept_loop():

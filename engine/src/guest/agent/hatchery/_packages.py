@@ -12,8 +12,8 @@ import sys
 _NO_NETWORK = "the sandbox has no network"
 _NO_NATIVE = "the sandbox loads no native libraries"
 _NO_PROCESSES = (
-    "the sandbox has no processes: use threads or asyncio for concurrent waits, and several jobs for"
-    " parallel computation"
+    "the sandbox has no processes: use threads or asyncio for concurrent waits, several jobs for parallel"
+    " computation, and subprocess for Python and the commands of its shell"
 )
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
@@ -74,7 +74,7 @@ _MOST_CAUSES = 8
 
 
 def advice_on(error):
-    """Returns advice on a missing module, file, input, network or process; `None` if there is none."""
+    """Returns advice on a missing module, file, input or network; `None` if there is none."""
     try:
         return (
             _advice_on_import(error)
@@ -123,19 +123,16 @@ def _advice_on_file(error):
 
 
 def _advice_on_attempt(error):
-    """Explains errors about what this build lacks, if CPython doesn't give the reason."""
-    kind, reason = type(error), ""
+    """Says what helps where an error lacks input, data, a connection or a package."""
     # `urllib` has what happened as the reason of its own exception.
     cause = vars(error).get("reason")
     remedy = vars(cause if isinstance(cause, OSError) else error).get("_hatchery_remedy")
     if remedy in ("connection", "data", "input", "package"):
         # Of one of our packages.
         return {"remedy": remedy}
-    if kind is EOFError and _is_of_input(error):
+    if type(error) is EOFError and _is_of_input(error):
         return {"remedy": "input"}
-    if kind is OSError and error.strerror == "wasi does not support processes.":
-        reason = _NO_PROCESSES
-    return _because("", reason) if reason else None
+    return None
 
 
 def _is_of_input(error):

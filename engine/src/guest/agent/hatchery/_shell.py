@@ -8,10 +8,12 @@ commands are in the other files whose names begin as this one's does.
 """
 
 import errno
+import importlib
 import os
 import re
 import sys
 
+import hatchery
 from hatchery._shell_grammar import CommandSyntaxError, parse
 from hatchery._shell_streams import CHUNK, Input, Nothing, Pipe, Stream, close
 from hatchery._shell_words import UNARY, VARIABLE, DoubleTest, Fields, ShellError, Sum, braces, names_in, pattern_of
@@ -19,12 +21,18 @@ from hatchery._shell_words import UNARY, VARIABLE, DoubleTest, Fields, ShellErro
 # Functions that call each other, and scripts that run each other.
 MOST_CALLS = 40
 NOT_FOUND, NOT_RUN, BROKEN_PIPE = 127, 126, 141
+NOT_ALLOWED = "Permission denied"
 # Where programs seem to be.
 FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 PATH = "/usr/local/bin:/usr/bin:/bin"
+OF_SYSTEM = ("/bin/", "/sbin/", "/usr/", "/opt/")
 HOME = "/workspace"
 
 
+# Modules of commands that are imported when one is called, since they import much.
+SELDOM = dict.fromkeys(("awk", "gawk", "mawk"), "hatchery._shell_awk") | dict.fromkeys(
+    "df file gunzip gzip hexdump kill killall less more pgrep pkill ps shuf split tar tree unzip xxd zcat zip".split(), "hatchery._shell_archives"
+)
 SPECIAL_SIGNS = re.compile(r"[*?\[{~]")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.A)
 ASSIGNING = ("export", "readonly", "local", "declare", "typeset")
@@ -42,9 +50,22 @@ class Leave(Exception):
 def run_command(command):
     """Runs a command as a program of its own: by raising `SystemExit`, if its status isn't 0."""
     shell = Shell(dict(os.environ), os.getcwd(), sys.argv[1:])
+    finish(shell, shell.script(command))
+
+
+def run_words(words):
+    """Runs a command of these words, as `run_command` does. It is started by a program, so its variables are all
+    that it has.
+    """
+    shell = Shell(dict(os.environ), os.getcwd(), [])
+    shell.exported = set(os.environ)
+    finish(shell, shell.call(words))
+
+
+def finish(shell, running):
     status = 0
     try:
-        for _ in shell.guarded(shell.script(command)):
+        for _ in shell.guarded(running):
             pass
         status = shell.status
     finally:
@@ -53,6 +74,25 @@ def run_command(command):
                 stream.flush()
     if status:
         sys.exit(status)
+
+
+def lack_of(name, why):
+    """Returns what the sandbox lacks if a command doesn't run; `None` if it would run nowhere."""
+    if why == NOT_ALLOWED:
+        return f"the sandbox has no modes of files, so `{name}` is a program only if it begins with `#!`"
+    if "/" in name and not name.startswith(OF_SYSTEM):
+        return None
+    return f"the sandbox has no program `{name}`, only Python and the commands of its shell"
+
+
+def head_of(path):
+    with open(path, "rb") as file:
+        return file.readline(200)
+
+
+def is_program(path):
+    # Files have no modes here, so this is what makes a program of one.
+    return head_of(path).startswith(b"#!")
 
 
 class Shell:
@@ -110,6 +150,8 @@ class Shell:
                 except Leave as leave:
                     self.status = leave.status
         except CommandSyntaxError as error:
+            if "this shell" in str(error) or "nested" in str(error):  # bash may read it
+                hatchery._limit_met(f"the sandbox has no shell for this: {error}")
             self.tell(f"{self.name}: {error}")
             self.status = 2
         except ShellError as error:
@@ -356,6 +398,8 @@ class Shell:
         elif kind == "file":
             status = self.run_file(name, found, args)
         else:
+            if lack := lack_of(name, found):
+                hatchery._limit_met(lack)
             self.tell(f"sh: {name}: {found}")
             status = NOT_RUN if kind == "unfit" else NOT_FOUND
         if not isinstance(status, int):
@@ -372,6 +416,8 @@ class Shell:
         if not folder or folder in FOLDERS:
             tables = (one.COMMANDS for one in (_shell_commands, _shell_texts, _shell_grep, _shell_sed, _shell_find))
             found = next((table[base] for table in tables if base in table), None)
+            if base in SELDOM:
+                found = importlib.import_module(SELDOM[base]).COMMANDS[base]
             if found:
                 return "command", found
             if re.fullmatch(r"python(3(\.\d+)?)?", base):
@@ -382,9 +428,11 @@ class Shell:
             path = self.path(name)
             if os.path.isdir(path):
                 return "unfit", "is a directory"
-            return ("file", path) if os.path.exists(path) else ("", "not found")
+            if not os.path.exists(path):
+                return "", "not found"
+            return ("file", path) if is_program(path) else ("unfit", NOT_ALLOWED)
         for folder in self.variables.get("PATH", "").split(":"):
-            if folder and folder not in FOLDERS and os.path.isfile(path := os.path.join(self.path(folder), name)):
+            if folder and folder not in FOLDERS and os.path.isfile(path := os.path.join(self.path(folder), name)) and is_program(path):
                 return "file", path
         return "", "not found"
 
@@ -409,14 +457,8 @@ class Shell:
                     self.variables[name] = value
 
     def run_file(self, name, path, args):
-        with open(path, "rb") as file:
-            head = file.readline(200)
-        if head.startswith(b"#!") and b"python" in head:
+        if b"python" in head_of(path):
             return (yield from self.python([name, *args]))
-        if not head.startswith(b"#!"):
-            # Files have no modes here, so this is what makes a program of one.
-            self.tell(f"sh: {name}: Permission denied")
-            return NOT_RUN
         return (yield from self.sh([name, *args]))
 
     def sh(self, args):
@@ -424,7 +466,8 @@ class Shell:
         shell = self.fork()
         shell.functions, shell.locals, shell.options, shell.tested = {}, [], set(), 0
         shell.variables = {name: self.variables[name] for name in self.exported if name in self.variables}
-        shell.variables.setdefault("IFS", " \t\n")
+        shell.variables |= {"IFS": " \t\n", "PWD": self.folder}
+        shell.exported = shell.exported | {"PWD"}
         shell.calls += 1
         if shell.calls > MOST_CALLS:
             raise ShellError("scripts call each other too deep")
@@ -465,6 +508,8 @@ class Shell:
 
     def python(self, args):
         """`python`, as a child of this interpreter."""
+        import functools
+
         from hatchery import _subprocess, _system
 
         ends, after, copies = [], [], {}
@@ -490,7 +535,7 @@ class Shell:
         variables = {name: self.variables[name] for name in self.exported if name in self.variables}
         try:
             with _subprocess.running:
-                return _subprocess.run(args, ends, self.folder, variables, None)
+                return _subprocess.run(functools.partial(_subprocess.begin, args), ends, self.folder, variables, None)
         finally:
             for stream, read, write in after:
                 os.close(write)

@@ -11,6 +11,7 @@ import stat
 import sys
 import time
 
+import hatchery
 from hatchery._shell import NOT_FOUND
 from hatchery._shell_streams import Nothing
 from hatchery._shell_words import test_of
@@ -33,6 +34,7 @@ class Call:
             if status is not None and not isinstance(status, int):
                 status = yield from status
         except Usage as error:
+            hatchery._limit_met(f"the sandbox has no `{self.name}` for this: {error}")
             self.tell(error)
             return 2 if self.name in ("grep", "egrep", "fgrep", "diff", "test", "[", "sort", "ls") else 1
         except BrokenPipeError:
@@ -808,8 +810,8 @@ def wrapper(call, args):
 
 def uname(call, args):
     given, _ = options(args, "asnrmopv")
-    facts = {"s": "Linux", "n": "hatchery", "r": "0", "m": "wasm32", "o": "WASI"}
-    asked = facts if "a" in given else [letter for letter in facts if letter in given] or ["s"]
+    facts = {"s": "Linux", "n": "hatchery", "r": "0", "m": "wasm32", "p": "unknown", "o": "WASI"}
+    asked = [letter for letter in facts if letter != "p"] if "a" in given else [letter for letter in facts if letter in given] or ["s"]
     call.out(" ".join(facts[letter] for letter in asked) + "\n")
 
 

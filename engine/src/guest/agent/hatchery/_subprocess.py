@@ -1,21 +1,23 @@
-"""Children of `subprocess` that are Python: each runs to its end in this interpreter, while its parent waits.
+"""Children of `subprocess`: Python, and commands of the shell (`_shell.py`). Each runs to its end in this
+interpreter, while its parent waits.
 
 A child has a `__main__`, arguments, descriptors, variables, a folder, and modules of the program of its own.
 Modules of Python and of packages are common. It begins when its parent calls `Popen`; `run`, `call` and a child
-that is given input through a pipe begin at the parent's wait, whose timeout then ends them. Other programs can't
-run.
+that is given input through a pipe begin at the parent's wait, whose timeout then ends them. It is an error to
+read what such a child writes before that.
 """
 
 import atexit
 import contextlib
 import errno
+import functools
 import io
 import itertools
 import os
 import runpy
-import shlex
 import sys
 import threading
+import weakref
 
 from hatchery import _streams
 from hatchery._describe import report_by
@@ -23,20 +25,22 @@ from hatchery._frames import back_of, get_frame
 from hatchery._system import WRITABLE
 from hatchery._surroundings import SCRIPT_FOLDER
 
-# What `Popen` raises where there are no processes.
-NO_PROCESSES = "wasi does not support processes."
+NOT_AT_ONCE = (
+    "the sandbox runs a child to its end once all of its input is there: close its `stdin`, or call `communicate`,"
+    " before you read what it writes"
+)
 NAMES = "python", "python3", f"python3.{sys.version_info.minor}"
 FOLDERS = "", "/bin", "/usr/bin", "/usr/local/bin"
 # Options that change nothing here, and those with an argument.
 FLAGS, WITH_ARGUMENT = frozenset("bBdEiIOPqsSuvx"), ("-W", "-X")
-# What a shell would do more than split words.
-OF_A_SHELL = frozenset("();<>|&")
 # Modules of Python that programs configure.
 FRESH = "logging", "random"
 KILLED, NO_FILE = -9, 2
 numbers = itertools.count(1)
 # One child has the streams.
 running = threading.RLock()
+# Children that wait for their input, by the descriptors of what they will write.
+waiting = weakref.WeakValueDictionary()
 
 
 class Ended(BaseException):
@@ -51,28 +55,88 @@ def is_python(name):
     return name == sys.executable or folder in FOLDERS and base in NAMES
 
 
-def words_of(args, shell):
-    """Returns the arguments of Python that a command is."""
+def main_of(args, executable, shell, folder, variables):
+    """Returns what a child does, as a function of the names of its `__main__`."""
     words = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
     words = [os.fsdecode(word) for word in words]
-    if shell and words:
-        lexer = shlex.shlex(words[0], posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
-        words = list(lexer)
-        if any(OF_A_SHELL.issuperset(word) or "$" in word for word in words):
-            words = []
-    if not words or not is_python(words[0]):
-        raise OSError(errno.ENOTSUP, NO_PROCESSES)
-    return words[1:]
+    if shell:
+        # The name of the shell is its `$0`, if no other is given.
+        own = [] if len(words) > 1 else [os.fsdecode(executable or "/bin/sh")]
+        return functools.partial(run_shell, ["sh", "-c", *words, *own])
+    name = words[0] if executable is None else os.fsdecode(executable)
+    if is_python(name):
+        return functools.partial(begin, words[1:])
+    from hatchery._shell import Shell, lack_of
+
+    folder = os.path.join(os.getcwd(), os.fsdecode(folder or ""))
+    kind, found = Shell(dict(os.environ if variables is None else variables), folder, []).find(name)
+    if kind in ("", "unfit") or kind == "builtin" and name != "pwd":
+        reason, code = lack_of(name, found), errno.EACCES if kind == "unfit" else errno.ENOENT
+        raise OSError(code, os.strerror(code), name) from (OSError(errno.ENOSYS, reason) if reason else None)
+    return functools.partial(run_shell, [name, *words[1:]])
+
+
+def run_shell(words, names):
+    from hatchery._shell import run_words
+
+    run_words(words)
+
+
+def system(command):
+    """`os.system`, which returns the status of a process as `os.waitpid` does."""
+    sys.audit("os.system", command)
+    with running:
+        return run(main_of(command, None, True, None, None), (-1,) * 3, None, None, None) << 8
+
+
+class Reader(io.RawIOBase):
+    """What a child with a pipe for its input writes: it can be read once the child has run."""
+
+    mode = "rb"
+
+    def __init__(self, process, raw):
+        self.process, self.raw, self.name = process, raw, raw.name
+        waiting[raw.fileno()] = process
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return self.raw.fileno()
+
+    def readinto(self, buffer):
+        if self.process.returncode is None:
+            raise OSError(errno.ENOTSUP, NOT_AT_ONCE)
+        return self.raw.readinto(buffer)
+
+    def close(self):
+        self.raw.close()
+        super().close()
+
+
+def read_after(process, stream):
+    """Returns a stream of a child's output as one that can't be read before the child has run."""
+    is_text = isinstance(stream, io.TextIOWrapper)
+    if is_text:
+        encoding, errors = stream.encoding, stream.errors
+        stream = stream.detach()
+    is_buffered = isinstance(stream, io.BufferedReader)
+    stream = Reader(process, stream.detach() if is_buffered else stream)
+    if is_buffered:
+        stream = io.BufferedReader(stream)
+    return io.TextIOWrapper(stream, encoding, errors) if is_text else stream
 
 
 def execute(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell, *ends):
     """`Popen._execute_child`."""
-    words = words_of(args, shell)
-    sys.audit("subprocess.Popen", executable or sys.executable, args, cwd, env)
     ends, own = ends[:6], (ends[0], ends[3], ends[5])
+    source = waiting.get(ends[0])
+    if source is not None and source.returncode is None:
+        raise OSError(errno.ENOTSUP, NOT_AT_ONCE)
+    main = main_of(args, executable, shell, cwd, env)
+    sys.audit("subprocess.Popen", executable or sys.executable, args, cwd, env)
     self.pid, self._child_created, self._limit = os.getpid() + next(numbers), True, None
-    self._child = words, [end if end == -1 else os.dup(end) for end in own], cwd, env
+    self._child = main, [end if end == -1 else os.dup(end) for end in own], cwd, env
     self._close_pipe_fds(*ends)
     module = back_of(back_of(get_frame(0))).f_globals["__name__"]
     if self.stdin is not None:
@@ -83,6 +147,7 @@ def execute(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, s
             self._wait(self._limit)
 
         self.stdin.close = closing
+        self.stdout, self.stderr = (end and read_after(self, end) for end in (self.stdout, self.stderr))
     elif module != "subprocess":
         self._wait(None)
 
@@ -90,9 +155,9 @@ def execute(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, s
 def wait(self, timeout):
     """`Popen._wait`."""
     if self.returncode is None:
-        words, ends, cwd, env = self._child
+        main, ends, cwd, env = self._child
         with running:
-            self.returncode = run(words, ends, cwd, env, timeout)
+            self.returncode = run(main, ends, cwd, env, timeout)
         if self.returncode is None:
             from subprocess import TimeoutExpired
 
@@ -109,6 +174,8 @@ def poll(self, _deadstate=None):
 
 
 def communicate(self, input=None, timeout=None):
+    if hasattr(self, "_outputs"):
+        return self._outputs
     self._limit = timeout
     try:
         if self.stdin is not None and not self.stdin.closed:
@@ -116,9 +183,14 @@ def communicate(self, input=None, timeout=None):
         self.wait(timeout)
     except Exception as error:
         if hasattr(error, "timeout"):
-            # As there, bytes also in text mode.
-            ends = (getattr(end, "buffer", end) for end in (self.stdout, self.stderr))
-            error.stdout, error.stderr = (all_of(end) or None for end in ends)
+            # As there, the error has bytes also in text mode.
+            ends = self.stdout, self.stderr
+            found = [all_of(getattr(end, "buffer", end)) for end in ends]
+            error.stdout, error.stderr = (data or None for data in found)
+            self._outputs = tuple(
+                self._translate_newlines(data, end.encoding, end.errors) if hasattr(end, "buffer") else data
+                for data, end in zip(found, ends)
+            )
         raise
     return all_of(self.stdout), all_of(self.stderr)
 
@@ -134,13 +206,16 @@ def send_signal(self, sig):
         self.returncode = -sig
 
 
-def run(words, ends, folder, variables, timeout):
-    """Runs a child. Returns its exit code; `None` if it took more than `timeout` seconds."""
+def run(begin, ends, folder, variables, timeout):
+    """Runs a child, which calls `begin` with its names. Returns its exit code; `None` if it took more than
+    `timeout` seconds.
+    """
     threads, at_end, modules = set(threading.enumerate()), [], dict(sys.modules)
     _streams.flush_streams()
     with contextlib.ExitStack() as after:
-        for names in vars(sys), sys.modules, os.environ, _streams.OPENED:
+        for names in vars(sys), os.environ, _streams.OPENED:
             after.callback(restore, names, dict(names))
+        after.callback(restore_modules, modules)
         for owner, name in (os, "_exit"), (atexit, "register"):
             after.callback(setattr, owner, name, getattr(owner, name))
         after.callback(sys.setrecursionlimit, sys.getrecursionlimit())
@@ -161,8 +236,8 @@ def run(words, ends, folder, variables, timeout):
             os.environ.clear()
             os.environ.update((os.fsdecode(name), os.fsdecode(value)) for name, value in variables.items())
         for name, module in modules.items():
-            file = getattr(module, "__file__", None) or ""
-            if name.partition(".")[0] in FRESH or str(file).startswith((*WRITABLE, SCRIPT_FOLDER)):
+            top, file = name.partition(".")[0], getattr(module, "__file__", None) or ""
+            if top in FRESH or str(file).startswith((*WRITABLE, SCRIPT_FOLDER)) and top != "hatchery":
                 del sys.modules[name]
         sys.modules["__main__"] = main = _streams.new_main()
         sys.argv, sys.path, sys.excepthook = [], sys.path[1:], sys.__excepthook__
@@ -170,13 +245,15 @@ def run(words, ends, folder, variables, timeout):
         atexit.register = lambda function, *args, **kwargs: at_end.append((function, args, kwargs)) or function
         try:
             with limited(timeout):
-                code = code_of(begin, words, main.__dict__)
+                code = code_of(begin, main.__dict__)
                 for thread in set(threading.enumerate()) - threads:
                     if not thread.daemon:
                         thread.join()
                 for function, args, kwargs in reversed(at_end):
                     code_of(function, *args, **kwargs)
         except Ended as ended:
+            if ended.code is None and timeout is None:
+                raise  # its parent's time is over
             code = ended.code
         _streams.flush_streams()
         _streams.flush_files(main.__dict__.values())
@@ -186,6 +263,12 @@ def run(words, ends, folder, variables, timeout):
 def restore(namespace, names):
     _streams.put_back(namespace, names)
     namespace.update(names)
+
+
+def restore_modules(modules):
+    # Those of our package stay, since they hold each other.
+    own = {name: module for name, module in sys.modules.items() if name.startswith("hatchery.")}
+    restore(sys.modules, own | modules)
 
 
 def code_of(function, *args, **kwargs):

@@ -83,6 +83,12 @@ def no_children(*args):
     raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
 
 
+def system(command):
+    from hatchery import _subprocess
+
+    return _subprocess.system(command)
+
+
 class Mask:
     """The mode mask of new files. Files have no modes here, so it is only stored."""
 
@@ -269,7 +275,7 @@ FACTS = {
         "PRIO_PGRP": 1, "PRIO_USER": 2, "setpriority": lambda which, who, priority: nice(priority - nice(0)) and None,
         "register_at_fork": lambda *, before=None, after_in_child=None, after_in_parent=None: None,
         "getrandom": lambda size, flags=0: os.urandom(size), "getpriority": lambda which, who: nice(0), "sync": answer(None),
-        "umask": Mask(), "WNOHANG": 1, "WUNTRACED": 2, "WEXITED": 4, "WSTOPPED": 2, "WCONTINUED": 8, "WNOWAIT": 1 << 24,
+        "umask": Mask(), "system": system, "WNOHANG": 1, "WUNTRACED": 2, "WEXITED": 4, "WSTOPPED": 2, "WCONTINUED": 8, "WNOWAIT": 1 << 24,
         "P_WAIT": 0, "P_NOWAIT": 1, "P_NOWAITO": 1, "P_ALL": 0, "P_PID": 1, "P_PGID": 2, "waitstatus_to_exitcode": exit_code,
         "WIFEXITED": lambda status: status & 0x7F == 0, "WEXITSTATUS": lambda status: status >> 8 & 0xFF,
         "WIFSIGNALED": lambda status: 0 < status & 0x7F < 0x7F, "WTERMSIG": lambda status: status & 0x7F,
@@ -291,7 +297,7 @@ FACTS = {
 # The functions that can't work, by module and reason.
 REFUSED = {
     "os": {
-        NO_PROCESSES: "system fork forkpty execv execve execl execle execlp execlpe execvp execvpe killpg"
+        NO_PROCESSES: "fork forkpty execv execve execl execle execlp execlpe execvp execvpe killpg"
         " posix_spawn posix_spawnp spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe setsid"
         " setpgid pidfd_open",
         # Not `mkfifo` and `mknod`: where they are there, `tarfile` fails for members that need them.

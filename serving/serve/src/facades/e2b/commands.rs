@@ -18,11 +18,11 @@ use axum::{Extension, Router};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hatchery::event::{EventKind, Events};
 use hatchery::wire::Problem;
-use hatchery::{Job, Outcome, Verdict, wire};
+use hatchery::{HostError, HostFunction, Job, Outcome, Verdict, wire};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::request::{Refused, in_form};
@@ -51,6 +51,12 @@ const MOST_WAITING: usize = 16;
 /// clients, so nothing else bounds them.
 const MOST_COMMANDS: usize = 64;
 
+/// Bytes of standard input that wait for a command; more are refused.
+const MOST_INPUT: usize = 1 << 20;
+
+/// The function from which a command reads its standard input.
+const READ_STDIN: &str = "read_stdin";
+
 pub(super) fn routes() -> Router<Arc<Contexts>> {
     let routes = Router::new().route("/process.Process/{method}", any(call));
     in_form(routes, call_form).layer(Extension(Arc::new(Commands::default())))
@@ -71,6 +77,60 @@ struct Command {
     /// Clients that want to follow it.
     followers: mpsc::Sender<oneshot::Sender<Events>>,
     end: watch::Sender<Option<CommandEnd>>,
+    /// If it was started with one.
+    input: Option<Arc<CommandInput>>,
+}
+
+/// The standard input of a command, which its clients send.
+#[derive(Debug, Default)]
+struct CommandInput {
+    /// What the command hasn't read, and whether more can come.
+    sent: Mutex<(String, bool)>,
+    is_sent: Notify,
+}
+
+impl CommandInput {
+    /// Adds a text, or the end.
+    fn send(&self, text: Option<&str>) -> Result<(), Refused> {
+        let mut sent = self.sent.lock();
+        match text {
+            None => sent.1 = true,
+            Some(_) if sent.1 => return Err(Refused::bad("its standard input is closed")),
+            Some(text) if sent.0.len() + text.len() > MOST_INPUT => {
+                let message =
+                    format!("the command has {MOST_INPUT} bytes of input at most to read");
+                return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message));
+            }
+            Some(text) => sent.0.push_str(text),
+        }
+        self.is_sent.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a text; an empty one is the end.
+    async fn next(&self) -> String {
+        loop {
+            if let Some(text) = self.take() {
+                return text;
+            }
+            self.is_sent.notified().await;
+        }
+    }
+
+    fn take(&self) -> Option<String> {
+        let (text, is_closed) = &mut *self.sent.lock();
+        (*is_closed || !text.is_empty()).then(|| std::mem::take(text))
+    }
+
+    fn reader(self: &Arc<Self>) -> HostFunction {
+        let input = Arc::clone(self);
+        let read = move |(): ()| {
+            let input = Arc::clone(&input);
+            async move { Ok::<_, HostError>(input.next().await) }
+        };
+        let read = HostFunction::future(READ_STDIN, read).no_parameters().returns("str");
+        read.doc("Reads what clients send to the command.")
+    }
 }
 
 /// How a command ended: its last words, and then its end, or the error of the call.
@@ -105,6 +165,13 @@ struct StartCommand {
 struct CommandCall {
     process: Selector,
     signal: Value,
+    input: SentInput,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SentInput {
+    stdin: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -172,15 +239,34 @@ async fn call(
             commands.find(&visit.owner, &call.process)?.kill.send_replace(true);
             Ok(answer::json(StatusCode::OK, &json!({})))
         }
+        "SendInput" | "CloseStdin" => {
+            let call: CommandCall = read(&body)?;
+            let command = commands.find(&visit.owner, &call.process)?;
+            let closed = "the command has no standard input: start it with `stdin`";
+            let input = command.input.as_ref().ok_or_else(|| Refused::bad(closed))?;
+            let text = call.input.stdin.as_deref().map(decoded).transpose()?;
+            if text.is_none() && method == "SendInput" {
+                return Err(unsupported("a command takes `stdin`, and has no terminal".to_owned()));
+            }
+            input.send(text.as_deref())?;
+            Ok(answer::json(StatusCode::OK, &json!({})))
+        }
         _ => Err(unsupported(format!(
-            "this server has no `Process/{method}`: its commands have no terminal, and their \
-             standard input is empty"
+            "this server has no `Process/{method}`: its commands have no terminal; `send_stdin` \
+             sends them input"
         ))),
     }
 }
 
 fn read<T: for<'a> Deserialize<'a>>(message: &[u8]) -> Result<T, Refused> {
     serde_json::from_slice(message).map_err(|error| Refused::bad(error.to_string()))
+}
+
+/// Returns the text of bytes that a message has.
+fn decoded(encoded: &str) -> Result<String, Refused> {
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|error| Refused::bad(error.to_string()))?;
+    let refused = |_| Refused::bad("standard input takes whole characters of UTF-8");
+    String::from_utf8(bytes).map_err(refused)
 }
 
 /// Reads the one message of a call with many answers.
@@ -219,9 +305,8 @@ fn start(
     body: &[u8],
 ) -> Result<Response, Refused> {
     let started: StartCommand = only(body)?;
-    if started.pty.is_some() || started.stdin {
-        let message = "commands have no terminal, and their standard input is empty: start them \
-                       without `pty` and `stdin`";
+    if started.pty.is_some() {
+        let message = "commands have no terminal: use `commands.run`, and `send_stdin` for input";
         return Err(unsupported(message.to_owned()));
     }
     let mut envs = started.process.envs.clone();
@@ -235,6 +320,10 @@ fn start(
     let deadline =
         millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
     let (command, followers) = commands.add(visit.owner.clone(), started)?;
+    let job = match &command.input {
+        Some(input) => job.function(input.reader()).stdin_from(READ_STDIN),
+        None => job,
+    };
     let answer = command.follow(&visit)?;
     let commands = Arc::clone(commands);
     tokio::spawn(async move {
@@ -274,7 +363,8 @@ impl Commands {
             }
         };
         let (kill, end) = (watch::Sender::new(false), watch::Sender::new(None));
-        let command = Arc::new(Command { pid, owner, started, kill, followers, end });
+        let input = started.stdin.then(Arc::default);
+        let command = Arc::new(Command { pid, owner, started, kill, followers, end, input });
         commands.insert(pid, Arc::clone(&command));
         Ok((command, received))
     }

@@ -248,6 +248,11 @@ impl CreateSandbox {
             Some(_) => true,
         };
         let names = ["autoResume", "mcp", "iam", "volumeMounts"];
+        if is_asked(&names[0]) {
+            let message =
+                "no request resumes a paused sandbox but `connect`: leave `autoResume` out";
+            return Some(message.to_owned());
+        }
         let Some(name) = names.iter().find(|name| is_asked(name)) else {
             return (self.auto_pause_memory == Some(false)).then(|| WITH_MEMORY.to_owned());
         };
@@ -487,7 +492,8 @@ async fn pause(
 }
 
 async fn unsupported(Path((_, action)): Path<(String, String)>) -> Refused {
-    let message = format!("this server has no `{action}` of sandboxes");
+    let instead = "`fork` copies a sandbox, and `pause` keeps it";
+    let message = format!("this server has no `{action}` of sandboxes: {instead}");
     Refused::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 
