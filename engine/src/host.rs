@@ -17,6 +17,7 @@ use wasi::HostState;
 pub(crate) mod call_channel;
 mod calls;
 pub(crate) mod env;
+mod kernels;
 pub(crate) mod layout;
 pub(crate) mod network;
 pub(crate) mod reactor;

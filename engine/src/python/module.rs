@@ -32,6 +32,7 @@ use beginnings::Beginnings;
 use early::lazy::{FullModule, LazyFunctions};
 use early::{Compilation, HotFunctions, LeaveOutLazy, first_functions};
 use integers::WidenIntegers;
+use kernels::CallKernels;
 use linked::{HotModule, InitialData, Linked};
 use locks::GrantLocks;
 use native::{Loading, NativeEngine};
@@ -46,6 +47,7 @@ mod blocks;
 mod early;
 pub(crate) mod imports;
 mod integers;
+pub(crate) mod kernels;
 pub(crate) mod key;
 mod linked;
 mod locks;
@@ -73,12 +75,16 @@ fn engine_for(wasm: &[u8], first: Option<&Arc<HotFunctions>>) -> NativeEngine {
         compiler.push_middleware(Arc::new(LeaveOutLazy { first: Arc::clone(first) }));
     }
     // Other builds of NumPy use the type in other ways. Without bytes, tests compile their own.
-    if wasm.is_empty() || hex::encode(Sha256::digest(wasm)) == WASM_SHA256 {
+    let is_default = wasm.is_empty() || hex::encode(Sha256::digest(wasm)) == WASM_SHA256;
+    if is_default {
         compiler.push_middleware(Arc::new(WidenIntegers::default()));
     }
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(Beginnings::new(GrantLocks)));
+    if is_default {
+        compiler.push_middleware(Arc::new(Beginnings::new(CallKernels)));
+    }
     compiler.push_middleware(Arc::new(ExportTable));
     if !wasm.is_empty() {
         compiler.push_middleware(Arc::new(Beginnings::new(GiveThreads::to(wasm))));

@@ -3,6 +3,8 @@
 
 /// Programs that run again and again are compiled ahead.
 mod bytecode;
+/// What the host computes for NumPy.
+mod kernels;
 /// Packages beyond those of the build, and imports of modules that don't exist.
 mod packages;
 /// Packed sessions continue as if they had only been suspended.

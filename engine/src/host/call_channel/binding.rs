@@ -11,9 +11,11 @@ use crate::errno::Errno;
 use crate::guest::agent::AgentFrame;
 use crate::host::calls;
 use crate::host::env::{Caller, GuestEnv, HostResult, unwind};
+use crate::host::kernels::kernel_call;
 use crate::host::threads::thread_call;
 use crate::host::wasi::bytes::Buffer;
 use crate::memory::GuestMemory;
+use crate::python::module::kernels::LEAST_KERNEL_CALL;
 use crate::python::module::threads::LEAST_THREAD_CALL;
 
 /// What `host.call` returns when the frame is refused or a pointer is bad.
@@ -33,7 +35,7 @@ pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Functi
 /// `host.call(ptr, len, out_ptr_ptr, out_len_ptr) -> 0 | -2`.
 ///
 /// The answer is written to memory from the guest's own allocator. Its address and length are
-/// stored through the two out pointers. Calls of threads are no frames.
+/// stored through the two out pointers. Calls of threads and of kernels are no frames.
 fn host_call(
     mut caller: Caller<'_>,
     pointer: u32,
@@ -43,6 +45,9 @@ fn host_call(
 ) -> HostResult {
     if length >= LEAST_THREAD_CALL {
         return thread_call(&mut caller, pointer, length, [out_pointer, out_length]);
+    }
+    if length >= LEAST_KERNEL_CALL {
+        return kernel_call(&caller, pointer, length, out_pointer);
     }
     let gate = Arc::clone(&caller.data().gate);
     // Another thread may end a wait of this call, for which it needs the interpreter's lock.

@@ -3,6 +3,7 @@
 use wasmer::sys::{CpuFeature, Target};
 use wasmer_types::target::Triple;
 
+use super::kernels::KERNELS_VERSION;
 use super::safepoints::SAFEPOINTS_VERSION;
 use super::throws::MOST_THROWS;
 
@@ -18,7 +19,9 @@ const SETTINGS: &str = "cranelift exceptions counted-throws granted-locks wide-i
 /// Returns the key of the module that the bytes with hash `source` compile to: 32 hexadecimal
 /// digits. It is the same on all machines with the same target.
 pub(crate) fn module_key(source: &str) -> String {
-    let settings = format!("{SETTINGS} {MOST_THROWS} safepoints {SAFEPOINTS_VERSION}");
+    let settings = format!(
+        "{SETTINGS} {MOST_THROWS} safepoints {SAFEPOINTS_VERSION} kernels {KERNELS_VERSION}"
+    );
     key_of(source, WASMER_VERSION, &settings, &target_name())
 }
 

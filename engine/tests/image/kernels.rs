@@ -1,0 +1,53 @@
+//! What the host computes for NumPy equals what the guest computes itself, bit for bit. Parts below
+//! the sizes for which the host is called show the latter.
+
+use serde_json::json;
+
+use crate::support::{mapped, value};
+
+/// Multiplies as a whole, and in tiles.
+const PRODUCTS: &str = r"
+import numpy as np
+
+draw = np.random.default_rng(1)
+equal = []
+for rows, columns, depth in [(64, 48, 96), (66, 67, 101), (200, 130, 64), (34, 7, 100)]:
+    left, right = draw.standard_normal((rows, depth)), draw.standard_normal((depth, columns))
+    whole, tiles = left @ right, np.empty((rows, columns))
+    for row in range(0, rows, 4):
+        for column in range(0, columns, 4):
+            part = np.ascontiguousarray(right[:, column : column + 4])
+            tiles[row : row + 4, column : column + 4] = left[row : row + 4] @ part
+    vector = draw.standard_normal(depth)
+    products = np.concatenate([left[row : row + 4] @ vector for row in range(0, rows, 4)])
+    equal += [whole.tobytes() == tiles.tobytes(), (left @ vector).tobytes() == products.tobytes()]
+equal
+";
+
+const SORTED: &str = r"
+import math
+import numpy as np
+
+draw = np.random.default_rng(2)
+equal = []
+for kind in ['i4', 'u4', 'i8', 'u8', 'f4', 'f8']:
+    numbers = (draw.standard_normal(5_000) * 1e6).astype(kind)
+    equal.append(np.sort(numbers).tolist() == sorted(numbers.tolist()))
+numbers[17] = math.nan
+numbers[18:20] = [0.0, -0.0]
+ordered = np.sort(numbers)
+equal.append(bool(np.isnan(ordered[-1]) and np.all(ordered[:-2] <= ordered[1:-1])))
+equal
+";
+
+#[test]
+fn products_are_the_same_in_one_piece_and_in_tiles() {
+    let mut slot = mapped().start().unwrap();
+    assert_eq!(value(&mut slot, PRODUCTS), json!(vec![true; 8]));
+}
+
+#[test]
+fn arrays_are_sorted() {
+    let mut slot = mapped().start().unwrap();
+    assert_eq!(value(&mut slot, SORTED), json!(vec![true; 7]));
+}
