@@ -70,7 +70,7 @@ fn what_ipython_adds_works_or_says_why_not() {
         "%env A=1\nimport os\nos.environ['B'] = '2'",
         "os.environ['A'] + os.environ['B']",
         "%pylab inline\nhist(arange(10) % 3);",
-        "lines = !printf '2 b\\n1 a\\n' | sort\n(lines, lines.n, lines.fields(1), said)",
+        "lines = !printf '2 b\\n1 a\\n' | sort\n(list(lines), lines.n, list(lines.fields(1)), said)",
         "%%sh\necho out; echo err >&2; exit 3",
         "%%perl\n1",
         "!git log\n_exit_code",
