@@ -124,7 +124,7 @@ fn a_product_is_that_of_the_guest_bit_for_bit() {
                     false => in_order(&mut (0..depth)),
                 };
                 let place = &mut expected[column * step + row];
-                *place = factor * sum + *place;
+                *place += factor * sum;
             }
         }
         let found = guest.bits(sum_at as u32, columns * step);
@@ -153,7 +153,7 @@ fn products_with_a_vector_are_those_of_the_guest_bit_for_bit() {
             let product = |row: usize| matrix[column * step + row] * vector[row];
             let sum = (0..rows).fold(0.0, |sum, row| sum + product(row));
             let place = &mut expected[column * sum_step];
-            *place = factor * sum + *place;
+            *place += factor * sum;
         }
         let found = guest.bits(sum_at as u32, columns * sum_step);
         assert!(found.into_iter().eq(bits(&expected)), "{rows} {columns}");
