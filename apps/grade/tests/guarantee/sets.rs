@@ -283,10 +283,9 @@ async fn dictionaries_of_arguments_keep_their_order() {
         format!(r#"{{"id": "t", "input_output": {cases}}}"#),
         json!({ "id": "t", "input_output": cases }).to_string(),
         json!({ "id": "t", "public_test_cases": public, "metadata": metadata }).to_string(),
-        format!(
-            r#"[{{"id": "t", "prompt": "", "entry_point": "f", "atol": 0, "plus_input": null,
-            "canonical_solution": "def f(items): return 'ba'", "base_input": [[{{"b": 1, "a": 2}}]]}}]"#
-        ),
+        r#"[{"id": "t", "prompt": "", "entry_point": "f", "atol": 0, "plus_input": null,
+            "canonical_solution": "def f(items): return 'ba'", "base_input": [[{"b": 1, "a": 2}]]}]"#
+            .to_owned(),
     ] {
         let tasks = read(&text).0;
         let sample = json!({ "id": "t", "solution": "def f(items): return ''.join(items)" });
