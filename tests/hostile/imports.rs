@@ -8,7 +8,7 @@ use super::Expect::{Exits, OfDefault, Offline, OneThread, Prints, Raises, Since}
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Processes.
     ("import subprocess; subprocess.run(['/bin/sh', '-c', 'id'])", OfDefault(&Prints("uid=0(root) gid=0(root) groups=0(root)"))),
-    ("import subprocess; subprocess.check_output('cat /etc/passwd', shell=True)", Raises("CalledProcessError")),
+    ("import subprocess; subprocess.check_output('cat /etc/passwd', shell=True)", Raises("subprocess.CalledProcessError")),
     ("import subprocess; print(subprocess.getoutput('ls /nothing | wc -l'))", OfDefault(&Prints("ls: /nothing: No such file or directory\n0"))),
     ("import subprocess; subprocess.run(['/usr/bin/gcc', '--version'])", Raises("FileNotFoundError")),
     ("import subprocess; subprocess.Popen('cat', stdin=-1, stdout=-1).stdout.read()", Raises("OSError")),

@@ -550,7 +550,7 @@ impl Drop for Share {
 
 /// Tries the walls: a file of the host, its environment, a socket, a process. Ends in the time.
 const WALLS: &str = r#"
-import os, socket, subprocess, time
+import os, socket, time
 reached = []
 for path in ("/etc/passwd", "/proc/self/environ"):
     try:
@@ -559,11 +559,11 @@ for path in ("/etc/passwd", "/proc/self/environ"):
         pass
 for attempt in (
     lambda: socket.create_connection(("127.0.0.1", 9), 1),
-    lambda: subprocess.run(["/bin/true"]),
+    lambda: os.posix_spawn("/bin/true", ["true"], {}),
 ):
     try:
         reached.append(attempt())
-    except OSError:
+    except (AttributeError, OSError):
         pass
 assert not reached, reached
 assert "PATH" not in os.environ

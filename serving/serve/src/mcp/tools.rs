@@ -36,8 +36,8 @@ pub(super) fn instructions(naming: Naming) -> String {
         }
     };
     format!(
-        "Runs Python programs in a sandbox: CPython without subprocesses and pip. Its network is no \
-         more than HTTP requests that the operator allows; others raise PermissionError. Programs can import the standard library, numpy, pandas, scipy, matplotlib and whatever \
+        "Runs Python programs in a sandbox: CPython without pip; `subprocess` runs common commands in \
+         the sandbox. Its network is no more than HTTP requests that the operator allows; others raise PermissionError. Programs can import the standard library, numpy, pandas, scipy, matplotlib and whatever \
          `list_packages` lists. Each call of `run_python` starts fresh, with no variables and no \
          files. {sessions}. Files are in the working directory; `read_file` returns them. \
          `fork_session` copies a session to try something, `reset_session` empties one. Figures of \
