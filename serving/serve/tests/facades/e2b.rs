@@ -93,7 +93,8 @@ fn cells_have_what_ipython_gives_them() {
     assert_eq!(shell[1], main_text("ZMQInteractiveShell"));
     assert_eq!(execute(&context, "    x = 1\n    x")[1], main_text("1"));
     let failed = |code: &str| execute(&context, code)[1]["traceback"].as_str().unwrap().to_owned();
-    assert!(failed("!ls").contains("has no shell"));
+    assert_eq!(execute(&context, "!echo said")[1]["text"], "said\n");
+    assert!(failed("%%perl\n1").contains("has only Python and a shell"));
     assert!(failed("%pip install nowhere").contains("The server adds packages"));
     assert!(failed("open('a.csv')").contains("`sandbox.files.write(\"a.csv\", …)`"));
     assert!(failed("input()").contains("assign the answer in the code"));

@@ -184,6 +184,7 @@ with Sandbox.create() as sandbox:
     handle = sandbox.commands.run("while true; do true; done", background=True)
     fails(lambda: handle.send_stdin("x"), "InvalidArgumentException", "`stdin`")
     assert handle.kill()
+    fails(handle.wait, "CommandExitException")
     fails(lambda: handle.send_stdin("x"), "NotFoundException")
     fails(lambda: sandbox.commands.run("while true; do true; done", timeout=0.5), "TimeoutException")
     assert sandbox.commands.run("echo on").stdout == "on\n"
