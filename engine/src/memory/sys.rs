@@ -20,8 +20,8 @@ use rustix::mm::{
 /// The bytes that are copied at once where other threads may be using them.
 const WORD: usize = 8;
 
-/// Returns memory that the C library keeps free to the operating system, where it can. Takes time
-/// with the free memory: 50 ms for 1 GB.
+/// Returns memory that the C library keeps free to the operating system, where it can. The time
+/// that it takes grows with the free memory.
 pub fn return_free_memory() {
     // SAFETY: it may be called at any time, from any thread, and touches only free memory.
     #[cfg(target_env = "gnu")]
