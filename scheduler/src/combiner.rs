@@ -36,8 +36,8 @@ pub(crate) trait Handler<M>: Send {
     /// Handles a message. After `Break` the handler is dropped, and no message is accepted.
     fn handle(&mut self, message: M) -> ControlFlow<()>;
 
-    /// Takes the answers that the last message led to. They are given once the handler is free
-    /// again. The receiver of one often sends a message next, and waking it takes as long as
+    /// Takes the answers that are due after the last message. They are given once the handler is
+    /// free again. The receiver of one often sends a message next, and waking it takes as long as
     /// handling a message.
     fn answers(&mut self) -> Vec<Answer>;
 }
@@ -230,7 +230,7 @@ impl<M> Inbox<M> {
 }
 
 /// Gives answers to those who wait for them, whatever their wakers do.
-fn deliver(answers: Vec<Answer>) {
+pub(crate) fn deliver(answers: Vec<Answer>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
             tracing::error!(parent: None, "waking the receiver of an answer panicked");

@@ -573,6 +573,11 @@ impl Model {
         self.waiting.len()
     }
 
+    /// Whether no worker is idle, and more queued jobs could run than there are workers.
+    pub(crate) fn is_saturated(&self) -> bool {
+        self.workers.idle() == 0 && self.fair_queue.could_run > self.workers.living()
+    }
+
     /// When the oldest queued job was submitted.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let oldest = self.waiting.first().and_then(|id| self.jobs.get(id));

@@ -9,7 +9,7 @@ use engine::{
 use pool::{Command, GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
-use super::{Finished, SchedulerState};
+use super::{Finished, PendingAnswers, SchedulerState};
 use crate::decision::DecisionKind;
 use crate::effect::{Finish, Settlement};
 use crate::error::Refusal;
@@ -289,14 +289,17 @@ impl SchedulerState {
         if let Some(reply) = live.reply.take() {
             let unsent = Arc::clone(&self.unsent);
             let (observer, stop) = (live.observer.take(), live.task.stop.clone());
-            self.answers.push(Box::new(move || {
+            let is_short = ran_on.is_some() && outcome.usage.wall <= PendingAnswers::SHORT;
+            let may_wait = is_short && live.session.is_none();
+            let answer = move || {
                 if let Some(observer) = observer {
                     observer.ended(&outcome, stop.requested().is_some());
                 }
                 // Fails if the caller has dropped its ticket.
                 let _ = reply.send(outcome);
                 drop(unsent);
-            }));
+            };
+            self.answers.push(Box::new(answer), may_wait, self.now);
         }
         self.discard(live);
     }
@@ -332,10 +335,11 @@ impl SchedulerState {
             return;
         }
         let unsent = Arc::clone(&self.unsent);
-        self.answers.push(Box::new(move || {
+        let answer = move || {
             drop(live);
             drop(unsent);
-        }));
+        };
+        self.answers.push(Box::new(answer), false, self.now);
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::{config, rig, script, until, within};
 
 /// Panics when its task is woken.
-struct PanickingWaker;
+pub(crate) struct PanickingWaker;
 
 impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {

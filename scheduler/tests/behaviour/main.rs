@@ -14,7 +14,6 @@ use scheduler::{
 };
 use test_support::fake::FakeSource;
 
-/// Short jobs, of which a worker gets several at once.
 /// Decisions on the threads that cause them: what they must survive there.
 mod combining;
 /// The number of workers follows the load; places whose workers keep failing are given up.
@@ -35,6 +34,8 @@ mod sessions;
 mod telling;
 /// FairQueue, caps, priorities and deadlines.
 mod tenants;
+/// Outcomes of short jobs, which are sent together.
+mod together;
 
 /// A scheduler on scripted interpreters. Dropping it opens every gate that they wait at.
 struct Rig {
