@@ -341,6 +341,7 @@ pub(crate) fn read<T>(
     let mut source = BufReader::new(source.take(MOST_BYTES));
     let mut lines = Lines { read: Vec::new(), bad: Vec::new() };
     let mut add = |place: String, text: &[u8]| {
+        let text = &*with_infinity(text);
         let parsed = match serde_json::from_slice(text) {
             Ok(Value::Object(object)) => parse(&place, with_texts(object, text)),
             Ok(_) => Err(InvalidLine::NoObject),
@@ -361,7 +362,7 @@ pub(crate) fn read<T>(
     let is_begun = |text| serde_json::from_slice::<Object>(text).is_err_and(|error| error.is_eof());
     if is_list || is_begun(without_mark(&first)) {
         source.read_to_end(&mut first).map_err(unreadable)?;
-        let whole = without_mark(&first);
+        let whole = &*with_infinity(without_mark(&first));
         let items: Result<Vec<&RawValue>, _> = match is_list {
             true => serde_json::from_slice(whole),
             false => serde_json::from_slice(whole).map(|item| vec![item]),
@@ -401,6 +402,28 @@ fn with_texts(mut object: Object, text: &[u8]) -> Object {
         }
     }
     object
+}
+
+/// Returns JSON in which `1e999` stands for `Infinity`. Python's `json` writes one and reads both.
+fn with_infinity(text: &[u8]) -> Cow<'_, [u8]> {
+    const WORD: &[u8] = b"Infinity";
+    if !text.windows(WORD.len()).any(|window| window == WORD) {
+        return text.into();
+    }
+    let (mut written, mut is_string, mut is_escaped) = (Vec::new(), false, false);
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(WORD).filter(|_| !is_string) {
+            written.extend(b"1e999");
+            rest = after;
+            continue;
+        }
+        is_string ^= byte == b'"' && !is_escaped;
+        is_escaped = is_string && byte == b'\\' && !is_escaped;
+        written.push(byte);
+        rest = after;
+    }
+    written.into()
 }
 
 /// Returns text without white space around it, and without the byte-order mark with which some editors begin

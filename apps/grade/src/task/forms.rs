@@ -174,6 +174,8 @@ fn evalplus(object: &Object, id: String) -> Result<Task, InvalidLine> {
     for name in ["base_input", "plus_input"] {
         match object.get(name) {
             None | Some(Value::Null) => {}
+            // MBPP+ writes it for a task that has no more inputs.
+            Some(Value::String(text)) if text == "{}" => {}
             Some(given) => {
                 let items: Option<Vec<Box<RawValue>>> = from_text(given);
                 inputs.extend(items.ok_or(InvalidLine::Field(name, "a list of lists"))?);

@@ -294,6 +294,26 @@ async fn dictionaries_of_arguments_keep_their_order() {
     }
 }
 
+/// MBPP+ has infinite numbers, as Python's `json` writes them, and `{}` for no inputs.
+#[tokio::test(flavor = "multi_thread")]
+async fn infinite_arguments_are_read() {
+    let grader = grader(settings()).await;
+    let line = r#"{"task_id": "t", "prompt": "", "entry_point": "f", "atol": 0, "plus_input": {},
+        "canonical_solution": "def f(x): return '\"Infinity' if x < 0 else 1",
+        "base_input": [[-Infinity], [Infinity]]}"#
+        .replace('\n', "");
+    for text in [format!("[{line}]"), line] {
+        let (tasks, bad) = read(&text);
+        assert!(bad.is_empty(), "{bad:?}");
+        for (code, passes) in [("x < -1e300", true), ("x < 0 and x > -1e300", false)] {
+            let code = format!("def f(x): return '\"Infinity' if {code} else 1");
+            let sample = json!({ "id": "t", "solution": code });
+            let graded = grade_tasks(&grader, tasks.clone(), &[sample]).await.remove(0);
+            assert_eq!(graded.passed(), passes, "{text}: {graded:?}");
+        }
+    }
+}
+
 #[test]
 fn ids_that_a_data_set_repeats_are_numbered() {
     let task = json!({
