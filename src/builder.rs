@@ -359,6 +359,13 @@ impl Builder {
         self
     }
 
+    /// Sets whether the host computes products of matrices and sorts for NumPy, with the same
+    /// results bit for bit. Default: yes, unless `$HATCHERY_HOST_KERNELS` is `off`.
+    pub fn host_kernels(mut self, is_wanted: bool) -> Self {
+        self.engine.host_kernels = is_wanted;
+        self
+    }
+
     /// Sets after how many jobs a worker gets a new instance of its interpreter, which takes 5 ms.
     /// Default: 10,000.
     pub fn runs_per_instance(mut self, count: u32) -> Self {

@@ -63,6 +63,10 @@ pub struct EngineConfig {
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its
     /// image. A reset or a suspend then copies or compares all of it, in 20 to 60 ms.
     pub copy_on_write: bool,
+    /// Whether the host computes for hot functions of NumPy: products of matrices of doubles, and
+    /// sorts. Results are the same, bit for bit. Default: yes, unless `$HATCHERY_HOST_KERNELS` is
+    /// `off`. Otherwise a product takes twice as long, and a sort five times.
+    pub host_kernels: bool,
     /// Runs after which an interpreter on an image gets a new instance, in 5 ms. So nothing that
     /// wasmer keeps from runs accumulates. An instance is also replaced after 1,024 C++ exceptions,
     /// which wasmer does keep.
@@ -92,6 +96,9 @@ pub const CACHE_BOUND_VARIABLE: &str = "HATCHERY_CACHE_BOUND";
 
 /// The variable that turns copy-on-write off if it is set to `off`.
 pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
+
+/// The variable that turns the host's kernels for NumPy off if it is set to `off`.
+pub const HOST_KERNELS_VARIABLE: &str = "HATCHERY_HOST_KERNELS";
 
 /// The host that serves the imports of a guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -132,6 +139,7 @@ impl Default for EngineConfig {
             starts_early: false,
             host: HostKind::default(),
             copy_on_write: true,
+            host_kernels: true,
             runs_per_instance: 10_000,
             code_cache_bytes: 16 << 20,
         }
@@ -145,6 +153,7 @@ impl EngineConfig {
         let path = |variable: &str| {
             std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
         };
+        let is_on = |variable| std::env::var_os(variable).is_none_or(|value| value != "off");
         Self {
             cache_dir: path(CACHE_DIR_VARIABLE),
             cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
@@ -155,8 +164,8 @@ impl EngineConfig {
                 .or_else(installed::module)
                 .map(|(path, sha256)| PinnedModule { path, sha256 }),
             host: HostKind::default(),
-            copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
-                .is_none_or(|value| value != "off"),
+            copy_on_write: is_on(COPY_ON_WRITE_VARIABLE),
+            host_kernels: is_on(HOST_KERNELS_VARIABLE),
             ..Self::default()
         }
     }

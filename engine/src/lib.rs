@@ -20,8 +20,8 @@ pub use cache::CacheDir;
 pub use cache::hash_on_one_thread;
 pub use cause::{Cause, chain};
 pub use config::{
-    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping,
-    PinnedModule, Progress, ProgressSink, Silent,
+    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HOST_KERNELS_VARIABLE, HostKind,
+    ImageMapping, PinnedModule, Progress, ProgressSink, Silent,
 };
 pub use counted::counted;
 pub use error::{

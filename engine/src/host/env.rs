@@ -64,6 +64,8 @@ pub(crate) struct GuestEnv {
     pub(crate) wasi: Arc<Mutex<Wasi>>,
     pub(crate) channel: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
+    /// See [`Parts::has_kernels`].
+    pub(crate) has_kernels: bool,
     /// What the device of a command build has to answer this thread.
     pub(crate) answer: Mutex<DeviceAnswer>,
     /// Starts threads, if the guest's memory can be shared.
@@ -111,17 +113,20 @@ pub(crate) struct Parts {
     pub(crate) wasi: Arc<Mutex<Wasi>>,
     pub(crate) channel: Arc<Mutex<CallChannel>>,
     pub(crate) control: Arc<RunControl>,
+    /// Whether the host computes for NumPy (`host/kernels.rs`).
+    pub(crate) has_kernels: bool,
 }
 
 impl GuestEnv {
     /// Returns the environment of a thread that has no instance yet.
     pub(crate) fn new(gate: Arc<ThreadGate>, parts: &Parts) -> Self {
-        let Parts { wasi, channel, control, .. } = parts.clone();
+        let Parts { wasi, channel, control, has_kernels, .. } = parts.clone();
         Self {
             gate,
             wasi,
             channel,
             control,
+            has_kernels,
             answer: Mutex::default(),
             threads: None,
             guest: GuestBytes::default(),

@@ -28,6 +28,9 @@ const MOST_SORTED: u32 = 1 << 20;
 /// Serves a call of `host.call` with this length.
 pub(super) fn kernel_call(caller: &Caller<'_>, at: u32, call: u32, count: u32) -> HostResult {
     let env = caller.data();
+    if !env.has_kernels {
+        return Ok(0);
+    }
     let Some((kernel, memory)) = kernel_of(call).zip(env.guest.memory().ok()) else {
         return Ok(0);
     };

@@ -117,7 +117,8 @@ impl Interpreter {
         // The imports need the gate before there is an instance. The gate needs the memory that the
         // instance brings, so the gate receives the memory later.
         let (gate, channel, control) = (Arc::new(Gate::new()), Arc::default(), Arc::default());
-        let parts = Parts { gate, wasi, channel, control };
+        let has_kernels = engine.inner.config.host_kernels;
+        let parts = Parts { gate, wasi, channel, control, has_kernels };
         let passage = Arc::new(ThreadGate::of_main(Arc::clone(&parts.gate)));
         let env = GuestEnv::new(Arc::clone(&passage), &parts);
         let env = FunctionEnv::new(&mut store, env);

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{mapped, value};
+use crate::support::{mapped, value, without_kernels};
 
 /// Multiplies as a whole, and in tiles.
 const PRODUCTS: &str = r"
@@ -50,4 +50,28 @@ fn products_are_the_same_in_one_piece_and_in_tiles() {
 fn arrays_are_sorted() {
     let mut slot = mapped().start().unwrap();
     assert_eq!(value(&mut slot, SORTED), json!(vec![true; 7]));
+}
+
+/// Products, solutions and orders of many sizes and layouts, as one hash.
+const HASHED: &str = r"
+import hashlib
+import numpy as np
+
+draw, hashed = np.random.default_rng(3), hashlib.sha256()
+for size in [6, 7, 16, 33, 100, 257, 400]:
+    left, right = draw.standard_normal((2, size, size + 3))
+    for product in [left @ right.T, left.T @ right, left[:, ::2] @ right.T[::2], left @ right[0],
+                    right[1, :size] @ left, np.linalg.solve(left[:, :size], right[:, 0])]:
+        hashed.update(product.tobytes())
+    for kind in ['i4', 'u4', 'i8', 'u8', 'f4', 'f8']:
+        numbers = (draw.standard_normal(size * 50) * 1e3).astype(kind)
+        for given in [numbers, numbers[::-3], np.sort(numbers), np.repeat(numbers[:9], size)]:
+            hashed.update(np.sort(given).tobytes())
+hashed.hexdigest()
+";
+
+#[test]
+fn results_are_the_same_with_and_without_the_kernels() {
+    let [mut with, mut without] = [mapped().start().unwrap(), without_kernels().start().unwrap()];
+    assert_eq!(value(&mut with, HASHED), value(&mut without, HASHED));
 }

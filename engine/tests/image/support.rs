@@ -17,17 +17,20 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(copy_on_write: bool) -> Self {
-        let config = EngineConfig { copy_on_write, ..EngineConfig::from_env() };
-        let engine = Engine::load(&config, &silent()).expect("the build is installed");
+    fn new(config: &EngineConfig) -> Self {
+        let engine = Engine::load(config, &silent()).expect("the build is installed");
         let preload = ["numpy", "pandas"].map(str::to_owned).to_vec();
         let image = load_or_build(&engine, &ImageSpec { preload, ..ImageSpec::default() });
         Self { engine, image: image.expect("numpy and pandas are in the build") }
     }
 }
 
-static MAPPED: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(true));
-static COPIED: LazyLock<Loaded> = LazyLock::new(|| Loaded::new(false));
+static MAPPED: LazyLock<Loaded> = LazyLock::new(|| {
+    Loaded::new(&EngineConfig { copy_on_write: true, ..EngineConfig::from_env() })
+});
+static COPIED: LazyLock<Loaded> = LazyLock::new(|| {
+    Loaded::new(&EngineConfig { copy_on_write: false, ..EngineConfig::from_env() })
+});
 static PLAIN: LazyLock<Image> = LazyLock::new(|| {
     load_or_build(&MAPPED.engine, &ImageSpec::default()).expect("nothing is to be imported")
 });
@@ -50,6 +53,11 @@ pub(crate) fn mapped() -> &'static Image {
 /// The same image, as interpreters copy it.
 pub(crate) fn copied() -> &'static Image {
     &COPIED.image
+}
+
+/// Returns the same image, of an engine whose host computes nothing for NumPy.
+pub(crate) fn without_kernels() -> Image {
+    Loaded::new(&EngineConfig { host_kernels: false, ..EngineConfig::from_env() }).image
 }
 
 /// Returns both, with their names.

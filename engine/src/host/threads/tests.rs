@@ -63,7 +63,8 @@ impl Guest {
         wasi.lock().tree.begin(quota, false);
         let (channel, control) = (Arc::default(), Arc::default());
         let passage = Arc::new(ThreadGate::of_main(Arc::clone(&gate)));
-        let parts = Parts { gate: Arc::clone(&gate), wasi, channel, control };
+        let gate_of_parts = Arc::clone(&gate);
+        let parts = Parts { gate: gate_of_parts, wasi, channel, control, has_kernels: true };
         let mut env = GuestEnv::new(Arc::clone(&passage), &parts);
         let memory = Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap().shared());
         let shared = SharedMemory::new(Arc::clone(&memory), shared_memory(&module).unwrap());

@@ -61,6 +61,7 @@ impl Bound {
             wasi: Arc::clone(&wasi),
             channel: Arc::default(),
             control: Arc::default(),
+            has_kernels: true,
         };
         let env = GuestEnv::new(passage, &parts);
         let env = FunctionEnv::new(&mut store, env);

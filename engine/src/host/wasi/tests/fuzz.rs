@@ -295,6 +295,7 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
         wasi: Arc::clone(&wasi),
         channel,
         control: Arc::default(),
+        has_kernels: true,
     };
     let env = GuestEnv::new(passage, &parts);
     let env = FunctionEnv::new(&mut store, env);
