@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{io, ptr};
+use std::{hint, io, ptr};
 
 use wasmer::sys::Cranelift;
 use wasmer::{Engine, Module};
@@ -120,6 +120,7 @@ pub(super) unsafe fn load(
         return Err(other());
     }
     let _loading = Loading::begin();
+    grow_heap();
     // SAFETY: the caller's promise. wasmer opens the file that was checked, by its descriptor.
     let module = unsafe { Module::deserialize_from_file(engine, opened(path, index.file())) };
     let module = module.map_err(io::Error::other)?;
@@ -139,6 +140,15 @@ pub(super) unsafe fn load(
         unsafe { word.write(rest) };
     }
     Ok((module, data))
+}
+
+/// Grows the heap of this thread in large steps. wasmer allocates some 5 MiB in small pieces for a
+/// module, and for these glibc would grow the heap by 4 KiB at a time, with a system call each.
+fn grow_heap() {
+    // Below the size from which glibc maps memory for each allocation.
+    const STEP: usize = 96 << 10;
+    const STEPS: usize = 60;
+    drop(hint::black_box((0..STEPS).map(|_| Vec::<u8>::with_capacity(STEP)).collect::<Vec<_>>()));
 }
 
 /// Returns a path that leads to this very file, or to `path` where the system has none.
