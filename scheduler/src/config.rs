@@ -123,8 +123,9 @@ pub struct TenantConfig {
     ///
     /// Default: no bound but that of all tenants.
     pub sessions: usize,
-    /// Bytes that the states of its sessions may take. What forks share counts once. Beyond that,
-    /// no more are opened: `TenantSessionBytes`. Open ones go on, within the limits of their jobs.
+    /// Bytes that the states of its sessions may take: on a worker, that of the last copy. What
+    /// forks share counts once. Beyond that, no more are opened: `TenantSessionBytes`. Open ones go
+    /// on, within the limits of their jobs.
     ///
     /// Default: no bound but the pool's memory.
     pub session_bytes: u64,

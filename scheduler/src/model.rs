@@ -113,8 +113,10 @@ impl Fault {
 pub(crate) struct Opening<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) count: usize,
-    /// The memory that their states take, which nothing else counts.
+    /// The memory that they take, which nothing else counts.
     pub(crate) bytes: u64,
+    /// What their tenant holds by them, which nothing else counts.
+    pub(crate) held_bytes: u64,
     /// Forks between them and a session that isn't one.
     pub(crate) depth: usize,
 }
@@ -365,6 +367,7 @@ impl Model {
             self.sessions.change(id, |session| {
                 session.set_turn(Turn::Idle);
                 session.stays = stays;
+                session.note_copied(kept_bytes);
             });
             self.reoffer(id);
         }

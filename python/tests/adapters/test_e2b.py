@@ -1,6 +1,9 @@
-"""E2B's own client against `hatchery serve --http` with tokens: two tenants, who share nothing."""
+"""E2B's own clients against `hatchery serve --http` with tokens: two tenants, who share nothing."""
 
+import os
+import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +21,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "guide" / "serving.md"
 
 # Keys as E2B gives them, and one that isn't in the server's file.
 ADA, BOB, EVE = (f"e2b_{digit * 40}" for digit in "abe")
+
+JAVASCRIPT = ["e2b@2.51.0", "@e2b/code-interpreter@2.8.0"]
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +126,19 @@ def test_forks_are_independent(options):
         one, other = sandbox.fork(count=2, timeout=600)
         assert one.run_code("x += 1; x").text == "2" and other.run_code("x").text == "1"
         assert one.kill() and other.kill()
+
+
+@pytest.mark.skipif("CI" not in os.environ and not shutil.which("npm"), reason="npm isn't here")
+def test_the_client_in_javascript_works(options):
+    folder = Path(sys.prefix) / "-".join(JAVASCRIPT).replace("/", "-")
+    # npm writes it last.
+    if not (folder / "package-lock.json").exists():
+        npm = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
+        subprocess.run([*npm, *JAVASCRIPT], check=True)
+    # Node.js finds the packages beside the script.
+    script = shutil.copy(Path(__file__).with_name("e2b_client.mjs"), folder)
+    names = {f"E2B_{name.upper()}": value for name, value in options(ADA).items()}
+    subprocess.run(["node", script], env={**os.environ, **names}, check=True, timeout=120)
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the guide isn't here")

@@ -117,23 +117,24 @@ impl SchedulerState {
             Some(Branched { fork, shared }) => (Some(fork), shared),
             None => (None, None),
         };
-        let (count, own_bytes) = (names.count(), state.as_ref().map_or(0, Suspended::bytes));
-        let bytes = own_bytes.saturating_mul(count as u64);
-        let opening = Opening { tenant: &tree.tenant, count, bytes, depth };
-        if let Some(refusal) = self.model.refuses_sessions(&opening) {
-            return Err(refusal);
-        }
-        let names = self.fork_names(&tree, names)?;
+        let (shared, own) = shared.unzip();
+        let (count, bytes) = (names.count(), state.as_ref().map_or(0, Suspended::bytes));
         // The session may have moved on since.
-        let has_base = match (&captured, &shared) {
-            (Some(before), Some((_, own))) if cell.exchange_copy(before, own) => {
-                own.begin_branch();
-                true
-            }
-            _ => false,
+        let base = captured.as_ref().zip(own.as_ref());
+        let base = base.filter(|(before, own)| cell.exchange_copy(before, own));
+        let (first, has_base) = (SessionId(self.next_session), base.is_some());
+        let event = ForkedSessions { parent, first, count, bytes, shared, has_base };
+        let names = match self.model.refuses_forks(&event, &tree.tenant, depth) {
+            Some(refusal) => Err(refusal),
+            None => self.fork_names(&tree, names),
         };
-        let shared = shared.map(|(shared, _)| shared);
-        let first = SessionId(self.next_session);
+        if let Some((before, own)) = base {
+            match &names {
+                Ok(_) => own.begin_branch(),
+                Err(_) => _ = cell.exchange_copy(own, before),
+            }
+        }
+        let names = names?;
         self.next_session += count as u64;
         let origin = Some(ForkOrigin { parent, depth, turn: turns });
         let mut forked = Vec::with_capacity(count);
@@ -148,8 +149,6 @@ impl SchedulerState {
             forked.push((session, name));
         }
         self.record(DecisionKind::SessionForked { session: parent, count, first });
-        let bytes = own_bytes;
-        let event = ForkedSessions { parent, first, count, bytes, shared, has_base };
         self.decide(Event::SessionsForked(event));
         Ok(forked)
     }
@@ -358,7 +357,7 @@ impl SchedulerState {
     ) -> Result<SessionId, Refusal> {
         let bytes = state.as_ref().map_or(0, Suspended::bytes);
         let tenant = tenant.unwrap_or_else(|| SHARED_DEFAULT_TENANT.clone());
-        let opening = Opening { tenant: &tenant, count: 1, bytes, depth: 0 };
+        let opening = Opening { tenant: &tenant, count: 1, bytes, held_bytes: bytes, depth: 0 };
         if let Some(refusal) = self.model.refuses_sessions(&opening) {
             return Err(refusal);
         }

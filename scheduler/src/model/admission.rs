@@ -9,7 +9,7 @@ use super::{Job, Model, Opening};
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fair_queue::Tenant;
-use crate::policy::residency::Session;
+use crate::policy::residency::{ForkedSessions, Session};
 use crate::status::Phase;
 
 impl Model {
@@ -167,9 +167,25 @@ impl Model {
         offload.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
     }
 
+    /// Refuses to open forks, or returns `None`.
+    pub(crate) fn refuses_forks(
+        &self,
+        forked: &ForkedSessions,
+        tenant: &str,
+        depth: usize,
+    ) -> Option<Refusal> {
+        let held_bytes = self.sessions.fork_bytes(forked, Session::held_bytes);
+        let bytes = self.sessions.fork_bytes(forked, |session| match session.worker() {
+            Some(worker) => self.workers.kept_bytes(worker),
+            None => session.stored_bytes(),
+        });
+        let opening = Opening { tenant, count: forked.count, bytes, held_bytes, depth };
+        self.refuses_sessions(&opening)
+    }
+
     /// Refuses to open sessions, or returns `None`.
     pub(crate) fn refuses_sessions(&self, wanted: &Opening<'_>) -> Option<Refusal> {
-        let Opening { tenant, count, bytes, depth } = *wanted;
+        let Opening { tenant, count, bytes, held_bytes, depth } = *wanted;
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);
         }
@@ -187,9 +203,10 @@ impl Model {
             return Some(Refusal::TenantSessions { tenant, open, wanted: count, limit });
         }
         // A fresh session takes nothing, but it will.
-        if held.bytes.saturating_add(bytes) > own.session_bytes || held.bytes >= own.session_bytes {
-            let (tenant, used, limit) = (tenant.to_owned(), held.bytes, own.session_bytes);
-            return Some(Refusal::TenantSessionBytes { tenant, used, needed: bytes, limit });
+        let (used, needed, limit) = (held.bytes, held_bytes, own.session_bytes);
+        if used.saturating_add(needed) > limit || used >= limit {
+            let tenant = tenant.to_owned();
+            return Some(Refusal::TenantSessionBytes { tenant, used, needed, limit });
         }
         let memory = self.memory();
         let (used, limit) = (memory.used_bytes(), memory.limit_bytes);

@@ -151,7 +151,8 @@ impl Harness {
 
     /// Why a session with so many bytes of state would be refused.
     fn refused_session(&self, bytes: u64) -> Option<Refusal> {
-        let opening = Opening { tenant: DEFAULT_TENANT, count: 1, bytes, depth: 0 };
+        let (tenant, held_bytes) = (DEFAULT_TENANT, bytes);
+        let opening = Opening { tenant, count: 1, bytes, held_bytes, depth: 0 };
         self.model.refuses_sessions(&opening)
     }
 

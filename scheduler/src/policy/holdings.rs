@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) sessions: usize,
-    /// Bytes of their states in memory, on workers as last copied, and on disk.
+    /// Bytes of their states in memory, on idle workers as last copied, and on disk.
     pub(crate) bytes: u64,
 }
 
@@ -84,6 +84,11 @@ impl Holdings {
         if *held == Held::default() {
             self.tenants.remove(tenant);
         }
+    }
+
+    /// Whether sessions share the state with this id.
+    pub(super) fn is_shared(&self, id: u64) -> bool {
+        self.shared.contains_key(&id)
     }
 
     /// Lets `sessions` sessions more use a state that was forked from the one `under` it. The one

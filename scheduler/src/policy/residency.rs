@@ -158,6 +158,21 @@ impl Session {
         self.unshared.map_or(0, |(_, bytes)| bytes)
     }
 
+    /// Whether it shares again what it has shared before.
+    fn shares_again(&self, id: Option<u64>) -> bool {
+        self.unshared.is_some_and(|(before, _)| Some(before) == id)
+    }
+
+    /// Adds what it has shared before to what its new forks share.
+    fn with_unshared(&self, mut shared: SharedBytes) -> SharedBytes {
+        if let Some((_, more)) = self.unshared {
+            let is_again = self.shares_again(Some(shared.id));
+            let all = if is_again { more } else { shared.bytes.saturating_add(more) };
+            shared.bytes = all.min(shared.whole_bytes);
+        }
+        shared
+    }
+
     /// Queued and running jobs.
     pub(crate) fn load(&self) -> usize {
         self.waiting.len() + usize::from(self.runs())
@@ -223,6 +238,14 @@ impl Session {
         self.bytes = bytes.unwrap_or(self.bytes);
     }
 
+    /// Records what the copy of its state takes that its worker has; 0 if there is none. Not if it
+    /// was forked: a worker process counts what its forks share, too.
+    pub(crate) fn note_copied(&mut self, bytes: u64) {
+        if bytes > 0 && self.shared.is_none() && self.unshared.is_none() {
+            self.bytes = bytes;
+        }
+    }
+
     fn index_entry(&self) -> IndexEntry {
         let (bytes, unshared) = (self.state_bytes(), self.unshared_bytes());
         let (list, memory_bytes, disk_bytes) = match self.place {
@@ -262,6 +285,11 @@ impl Session {
     /// Bytes that its suspended state takes in memory.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.index_entry().memory_bytes
+    }
+
+    /// Bytes that its tenant holds by it.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.index_entry().held_bytes
     }
 }
 
@@ -401,21 +429,38 @@ impl Residency {
         self.count(id, index_entry, &tenant);
     }
 
+    /// Returns the bytes that are counted more after [`Self::fork`], at most: the forks' own, and
+    /// what they share beyond what is `counted` for the forked session now. That may be much. At
+    /// rest a state can be compressed, and what sessions share isn't.
+    pub(crate) fn fork_bytes(
+        &self,
+        forked: &ForkedSessions,
+        counted: impl FnOnce(&Session) -> u64,
+    ) -> u64 {
+        let own = forked.bytes.saturating_mul(forked.count as u64);
+        let session = self.get(forked.parent);
+        let Some((shared, session)) = forked.shared.zip(session) else { return own };
+        if self.holdings.is_shared(shared.id) {
+            return own;
+        }
+        let before = match forked.has_base {
+            true => counted(session),
+            false if session.shares_again(Some(shared.id)) => session.unshared_bytes(),
+            false => 0,
+        };
+        own.saturating_add(session.with_unshared(shared).bytes.saturating_sub(before))
+    }
+
     /// Opens forks of a session, whose ids begin with `first`. Each has `bytes` of its own beside
     /// what they share. If `has_base`, so does the forked session, which has nothing else.
     pub(crate) fn fork(&mut self, forked: &ForkedSessions, now: Time) {
         let ForkedSessions { parent, first, count, bytes, shared, has_base } = *forked;
         let Some(session) = self.get(parent) else { return };
         let (tenant, under) = (Arc::clone(&session.tenant), session.shared);
-        let unshared = session.unshared;
         let id = shared.map(|shared| shared.id);
-        // It shares again what it has shared before.
-        let is_again = unshared.is_some_and(|(before, _)| Some(before) == id);
-        if let Some(mut shared) = shared {
-            if let Some((_, more)) = unshared {
-                let all = if is_again { more } else { shared.bytes.saturating_add(more) };
-                shared.bytes = all.min(shared.whole_bytes);
-            }
+        let is_again = session.shares_again(id);
+        if let Some(shared) = shared {
+            let shared = session.with_unshared(shared);
             let is_new = is_again || (has_base && under != id);
             let users = count + usize::from(is_new);
             self.holdings.share(shared, under, &tenant, users, is_new.then_some(parent));

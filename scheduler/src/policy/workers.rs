@@ -238,6 +238,11 @@ impl Workers {
         self.change(id, |worker| worker.leaving = worker.resident.take());
     }
 
+    /// Returns the bytes of the copy of its session's state.
+    pub(crate) fn kept_bytes(&self, id: WorkerId) -> u64 {
+        self.workers.get(&id).map_or(0, |worker| worker.kept_bytes)
+    }
+
     /// Records that a worker has suspended the session that it was to, and returns that session.
     pub(crate) fn take_leaving(&mut self, id: WorkerId) -> Option<SessionId> {
         self.workers.get_mut(&id)?.leaving.take()

@@ -348,6 +348,25 @@ fn a_session_whose_forks_have_ended_is_offloaded_with_what_they_shared() {
 }
 
 #[test]
+fn a_tenants_limit_counts_the_copy_that_an_idle_worker_has() {
+    let ada = TenantConfig { session_bytes: 500, ..TenantConfig::default() };
+    let tenants = BTreeMap::from([("ada".to_owned(), ada)]);
+    let mut harness = Harness::new(SchedulerConfig { tenants, ..config() });
+    let (session, tenant) = (SessionId(1), Arc::from("ada"));
+    let _ = harness.send(Event::SessionOpened { session, tenant, bytes: 0 });
+    let _ = harness.ready(1);
+    let _ = harness.submit_to(1, 1);
+    let _ = harness.finish(1, 1);
+    let opening = Opening { tenant: "ada", count: 1, bytes: 0, held_bytes: 0, depth: 0 };
+    assert_eq!(harness.model.refuses_sessions(&opening), None);
+    let (worker, build) = (WorkerId(1), BuildId(0));
+    let ready = Event::Ready { worker, build, memory_bytes: 0, kept_bytes: 500, stays: false };
+    let _ = harness.send(ready);
+    let refused = harness.model.refuses_sessions(&opening);
+    assert!(matches!(refused, Some(Refusal::TenantSessionBytes { used: 500, .. })), "{refused:?}");
+}
+
+#[test]
 fn the_limits_of_a_tenant_count_what_its_forks_share() {
     let ada = TenantConfig { sessions: 4, session_bytes: 500, ..TenantConfig::default() };
     let tenants = BTreeMap::from([("ada".to_owned(), ada)]);
@@ -355,17 +374,26 @@ fn the_limits_of_a_tenant_count_what_its_forks_share() {
     let (session, tenant, bytes) = (SessionId(1), Arc::from("ada"), 300);
     let _ = harness.send(Event::SessionOpened { session, tenant, bytes });
     let refused = |harness: &Harness, count, bytes, depth| {
-        let opening = Opening { tenant: "ada", count, bytes, depth };
+        let opening = Opening { tenant: "ada", count, bytes: 0, held_bytes: bytes, depth };
         harness.model.refuses_sessions(&opening).map(|refusal| refusal.name())
     };
     assert_eq!(refused(&harness, 3, 200, 3), None);
     assert_eq!(refused(&harness, 4, 0, 1), Some("tenant_sessions"));
     assert_eq!(refused(&harness, 1, 201, 1), Some("tenant_session_bytes"));
     assert_eq!(refused(&harness, 1, 0, 4), Some("fork_depth"));
-    let shared = Some(SharedBytes { id: 7, bytes: 300, whole_bytes: 300 });
-    let (parent, first, count) = (SessionId(1), SessionId(2), 3);
-    let forked = ForkedSessions { parent, first, count, bytes: 0, shared, has_base: true };
-    let _ = harness.send(Event::SessionsForked(forked));
+    let forked = |bytes| {
+        let shared = Some(SharedBytes { id: 7, bytes, whole_bytes: bytes });
+        let (parent, first, count) = (SessionId(1), SessionId(2), 3);
+        ForkedSessions { parent, first, count, bytes: 0, shared, has_base: true }
+    };
+    // At rest it was compressed.
+    let refusal = |bytes| harness.model.refuses_forks(&forked(bytes), "ada", 1);
+    assert!(matches!(
+        refusal(501),
+        Some(Refusal::TenantSessionBytes { used: 300, needed: 201, limit: 500, .. })
+    ));
+    assert_eq!(refusal(500), None);
+    let _ = harness.send(Event::SessionsForked(forked(300)));
     assert_eq!(refused(&harness, 1, 0, 1), Some("tenant_sessions"));
     let _ = harness.send(Event::SessionClosed(SessionId(1)));
     assert_eq!(refused(&harness, 1, 200, 1), None, "the forks hold 300 bytes");

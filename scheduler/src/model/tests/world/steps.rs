@@ -7,7 +7,7 @@ use super::super::queued;
 use super::World;
 use crate::job::{DEFAULT_TENANT, Queued, SHARED_DEFAULT_TENANT};
 use crate::model::{Event, Fault, Opening};
-use crate::policy::residency::ForkedSessions;
+use crate::policy::residency::{ForkedSessions, Residence, Session};
 
 impl World {
     /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
@@ -52,7 +52,7 @@ impl World {
     pub(super) fn open(&mut self) {
         let bytes = self.random.below(2) * self.random.below(400);
         let tenant = SHARED_DEFAULT_TENANT.clone();
-        let opening = Opening { tenant: &tenant, count: 1, bytes, depth: 0 };
+        let opening = Opening { tenant: &tenant, count: 1, bytes, held_bytes: bytes, depth: 0 };
         if self.model.refuses_sessions(&opening).is_none() {
             let session = SessionId(self.next_session);
             self.next_session += 1;
@@ -62,20 +62,27 @@ impl World {
 
     pub(super) fn fork(&mut self) {
         let parent = self.any_session();
-        let (count, depth) = (1 + self.random.below(3) as usize, 1);
-        let opening = Opening { tenant: DEFAULT_TENANT, count, bytes: 0, depth };
-        if !self.model.is_open(parent) || self.model.refuses_sessions(&opening).is_some() {
+        let Some(session) = self.model.sessions.get(parent).filter(|it| !it.is_closing) else {
             return;
-        }
-        let first = SessionId(self.next_session);
-        self.next_session += count as u64;
+        };
+        // Of a packed state there is no copy at hand.
+        let is_packed = matches!(session.place, Residence::Compressed(..) | Residence::OnDisk(_));
+        let (first, count) = (SessionId(self.next_session), 1 + self.random.below(3) as usize);
         // Some forks are of a state that was forked before.
         let shared = SharedBytes { id: self.random.below(20), bytes: 100, whole_bytes: 250 };
         let shared = (!self.random.one_in(4)).then_some(shared);
         let bytes = if shared.is_some() { 0 } else { 50 };
-        let has_base = shared.is_some() && self.model.load(parent) == 0 && self.random.one_in(2);
+        let can_have_base = shared.is_some() && !is_packed && self.model.load(parent) == 0;
+        let has_base = can_have_base && self.random.one_in(2);
         let forked = ForkedSessions { parent, first, count, bytes, shared, has_base };
+        if self.model.refuses_forks(&forked, DEFAULT_TENANT, 1).is_some() {
+            return;
+        }
+        self.next_session += count as u64;
+        let held = |world: &Self| world.model.sessions.holdings.of(DEFAULT_TENANT).bytes;
+        let most = held(self) + self.model.sessions.fork_bytes(&forked, Session::held_bytes);
         self.send(Event::SessionsForked(forked));
+        assert!(held(self) <= most, "S-13: a tenant holds more than its forks were admitted for");
     }
 
     pub(super) fn restore(&mut self) {
