@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::failure::Error;
 use crate::functions::{ExposedFunctions, HostFunction};
+use crate::imports::ProgramImports;
 use crate::network::PoolEgress;
 use crate::record::recorders::Recorders;
 use crate::runtime::{Hatchery, JobDefaults};
@@ -34,6 +35,8 @@ pub struct Builder {
     scheduler: SchedulerConfig,
     jobs: JobDefaults,
     image: ImageSpec,
+    /// What the programs import, for the image to have it.
+    imports: Option<ProgramImports>,
     packages: Vec<PackageSource>,
     /// Builds beside the default one, by name.
     pythons: Vec<(String, PathBuf)>,
@@ -55,6 +58,7 @@ impl Default for Builder {
             scheduler: SchedulerConfig::default(),
             jobs: JobDefaults::default(),
             image: ImageSpec::default(),
+            imports: None,
             packages: Vec::new(),
             pythons: Vec::new(),
             functions: Vec::new(),
@@ -271,6 +275,16 @@ impl Builder {
     /// ```
     pub fn preload(mut self, modules: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.image.preload.extend(modules.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets interpreters of the default build start with the modules imported that these programs
+    /// import, where that saves more time than it takes to build an image. This covers the standard
+    /// library, packages of the build and many common packages. Programs see the same as without: a
+    /// module isn't in `sys.modules` before they import it. Its import then takes little of a job's
+    /// CPU time, and its memory isn't charged to jobs. Default: none.
+    pub fn preload_for(mut self, imports: ProgramImports) -> Self {
+        self.imports = Some(imports);
         self
     }
 

@@ -23,6 +23,7 @@ use engine::CacheDir;
 pub use engine::ImageInfo;
 
 use crate::failure::Error;
+pub use crate::imports::ProgramImports;
 
 /// Returns every intact image in the cache that this user made, newest first. `cache_dir` is the
 /// directory of [`Builder::cache_dir`](crate::Builder::cache_dir); `None` is the default one.

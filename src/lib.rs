@@ -108,6 +108,7 @@ mod failure;
 mod forks;
 mod functions;
 pub mod image;
+mod imports;
 mod job;
 pub mod metrics;
 mod network;

@@ -3,7 +3,9 @@
 pub(crate) use batch::{BatchArguments, ProgressForm};
 pub(crate) use grade::{GradeArguments, RecordedSamples};
 pub(crate) use groups::{HostFiles, HostFolders};
-pub(crate) use image::{BuildArguments, ImageCommand, PackagesArguments, RemoveArguments};
+pub(crate) use image::{
+    BuildArguments, ImageCommand, KnownImports, PackagesArguments, RemoveArguments,
+};
 pub(crate) use kernel::{
     InstallArguments, KernelArguments, KernelCommand, KernelOptions, kernel_options, typed_options,
 };
@@ -590,7 +592,10 @@ fn plain_image() -> String {
         Err(error) => return chain(&error).to_string(),
     };
     let is_plain = |image: &&ImageInfo| {
-        image.preload.is_empty() && image.packages.is_empty() && image.setup.is_none()
+        image.hidden.is_empty()
+            && image.preload.is_empty()
+            && image.packages.is_empty()
+            && image.setup.is_none()
     };
     let plain =
         images.iter().find(is_plain).map_or("none yet without options", |image| image.key.as_str());

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytesize::ByteSize;
 use hatchery::config::CACHE_BOUND_VARIABLE;
+use hatchery::error::counted;
 use hatchery::progress::{Progress, ProgressSink};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -51,9 +52,13 @@ impl ProgressSink for Display {
                 "part of Python is compiled, so programs can start; those that need the rest wait \
                  for it",
             ),
+            (_, Self::Nothing) => {}
+            (Progress::Hiding(count), _) => terminal::note(format_args!(
+                "the image has imported {} that programs import; `--preload none` turns this off",
+                counted(count, "module")
+            )),
             (progress, Self::Bar(bar)) => draw(bar, progress),
             (progress, Self::Lines(tenths)) => print(tenths, progress),
-            (_, Self::Nothing) => {}
         }
     }
 }

@@ -227,6 +227,9 @@ pub enum Progress {
     StartedEarly,
     /// An image is being built: the step, as text for people.
     BuildingImage(&'static str),
+    /// The image has imported so many modules that the programs import, and hides them until then.
+    /// This isn't a step.
+    Hiding(usize),
     /// The cache has grown beyond [`EngineConfig::cache_bound_bytes`]. This isn't a step: a start
     /// reports it once.
     LargeCache {

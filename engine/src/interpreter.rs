@@ -202,7 +202,7 @@ impl Interpreter {
         }
         // Only a session that ran under wider limits, or was read from a file, can exceed the
         // limit.
-        let held = self.memory.shared().len();
+        let held = self.memory.shared().charged();
         let image = self.image.as_ref().map_or(held, |image| image.inner.memory.bytes().len());
         (held > limits.memory_bytes.max(image))
             .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))

@@ -49,6 +49,8 @@ pub(crate) struct GuestMemory {
     image: Option<Arc<MemoryImage>>,
     /// Several threads of the guest may use it at once, so that host code only copies.
     is_shared: bool,
+    /// Memory of hidden modules in the image, in bytes, which no run is charged for.
+    uncharged: usize,
     /// Where compiled code of the instances that have it reads its length.
     lengths: Mutex<Vec<Length>>,
     state: Mutex<MemoryState>,
@@ -171,7 +173,8 @@ impl GuestMemory {
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
         let state = Mutex::new(MemoryState::new(len, None));
-        Ok(Self { reservation, image: None, is_shared: false, lengths: Mutex::default(), state })
+        let lengths = Mutex::default();
+        Ok(Self { reservation, image: None, is_shared: false, uncharged: 0, lengths, state })
     }
 
     /// Reserves the address space for a memory that begins as `image`. It is a copy-on-write
@@ -196,11 +199,21 @@ impl GuestMemory {
         };
         let state = Mutex::new(MemoryState::new(len, tracker));
         let (image, lengths) = (Some(image), Mutex::default());
-        Ok(Self { reservation, image, is_shared: false, lengths, state })
+        Ok(Self { reservation, image, is_shared: false, uncharged: 0, lengths, state })
     }
 
     pub(crate) fn shared(self) -> Self {
         Self { is_shared: true, ..self }
+    }
+
+    /// Doesn't charge runs for so many bytes.
+    pub(crate) fn uncharged(self, bytes: usize) -> Self {
+        Self { uncharged: bytes, ..self }
+    }
+
+    /// Returns the bytes of which a run is charged for all that it holds.
+    pub(crate) fn charged(&self) -> usize {
+        self.len() - self.uncharged.min(self.len())
     }
 
     /// Whether several threads of the guest may use it at once.
@@ -249,13 +262,14 @@ impl GuestMemory {
     /// Starts a run that may grow the memory to `limit` bytes.
     pub(crate) fn begin_run(&self, limit: usize) {
         let mut state = self.state.lock();
-        state.limit = limit;
+        state.limit = limit.saturating_add(self.uncharged);
         state.refused = None;
     }
 
-    /// Returns the largest length that the run asked for and was refused, in bytes.
+    /// Returns the largest length that the run asked for and was refused, in bytes that it would be
+    /// charged for.
     pub(crate) fn refused(&self) -> Option<usize> {
-        self.state.lock().refused
+        Some(self.state.lock().refused?.saturating_sub(self.uncharged))
     }
 
     /// Makes `delta` more bytes accessible and returns the length before.

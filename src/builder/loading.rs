@@ -1,18 +1,21 @@
 //! Loads the builds of a pool, and finds or builds their images.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use engine::{
-    CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, Progress,
-    ProgressSink, Silent,
+    CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, PackageInfo,
+    PackageOrigin, Progress, ProgressSink, Silent,
 };
 use process::{Helper, ProcessError, ProcessSource};
 use serde::{Deserialize, Serialize};
 
 use super::Builder;
 use crate::failure::Error;
+use crate::imports::ProgramImports;
 use crate::network::NetworkError;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
 
@@ -37,7 +40,8 @@ impl Builder {
                 return Err(InvalidPython::Twice(name.clone()).into());
             }
         }
-        let Self { engine: config, pythons, image, packages, progress, scheduler, .. } = self;
+        let Self { engine: config, pythons, image, imports, packages, progress, .. } = self;
+        let scheduler = self.scheduler;
         let (connects, memory_bytes) = (!self.network.is_empty(), scheduler.memory_bytes);
         let isolation = self.isolation.map_or_else(Isolation::from_env, Ok)?;
         if connects && isolation != Isolation::Threads {
@@ -47,11 +51,13 @@ impl Builder {
         let starts_early = config.starts_early && isolation == Isolation::Threads;
         let config = EngineConfig { starts_early, ..config };
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            let load = |config: &EngineConfig, image: &ImageSpec| {
-                let python = load(config, image, &packages, &progress)?;
-                isolated(python, &isolation, config, image, &packages, memory_bytes)
-            };
-            let mut loaded = Pythons::new(load(&config, &image)?);
+            let load =
+                |config: &EngineConfig, image: &ImageSpec, imports: Option<&ProgramImports>| {
+                    let imports = imports.map(|imports| (imports, memory_bytes / IMAGE_PART));
+                    let python = load(config, image, imports, &packages, &progress)?;
+                    isolated(python, &isolation, config, image, &packages, memory_bytes)
+                };
+            let mut loaded = Pythons::new(load(&config, &image, imports.as_ref())?);
             // Modules and images of other machines are of the default build.
             let image = ImageSpec { added: None, ..image };
             for (name, path) in pythons {
@@ -62,7 +68,7 @@ impl Builder {
                     cache_bound_bytes: u64::MAX,
                     ..config.clone()
                 };
-                let python = load(&config, &image).map_err(|source| Error::Build {
+                let python = load(&config, &image, None).map_err(|source| Error::Build {
                     name: name.clone(),
                     source: Box::new(source),
                 })?;
@@ -81,6 +87,7 @@ impl Builder {
 fn load(
     config: &EngineConfig,
     image: &ImageSpec,
+    imports: Option<(&ProgramImports, u64)>,
     packages: &[PackageSource],
     progress: &Arc<dyn ProgressSink>,
 ) -> Result<Python, Error> {
@@ -103,11 +110,46 @@ fn load(
     image.check()?;
     Ok(match engine.takes_images() {
         true => {
-            let image = Image::load_or_build(&engine, &image, progress)?;
+            let image = match imports.and_then(|imports| hiding(&engine, &image, imports, progress))
+            {
+                Some(image) => image,
+                None => Image::load_or_build(&engine, &image, progress)?,
+            };
             Python::Image { image, processes: None }
         }
         false if image == ImageSpec::default() => Python::Engine(engine),
         false => return Err(ImageError::Host.into()),
+    })
+}
+
+/// The part of a pool's memory that an image with the programs' imports may take: one of so many.
+const IMAGE_PART: u64 = 4;
+
+/// Returns an image of at most so many bytes that has imported what programs import, if that pays.
+fn hiding(
+    engine: &Engine,
+    spec: &ImageSpec,
+    (imports, most_bytes): (&ProgramImports, u64),
+    progress: &Arc<dyn ProgressSink>,
+) -> Option<Image> {
+    let with = |hidden: &[String]| ImageSpec { hidden: hidden.to_vec(), ..spec.clone() };
+    let at_once = available_parallelism().map_or(1, NonZero::get);
+    let is_cached = |hidden: &[String]| Image::is_cached(engine, &with(hidden));
+    let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
+    let has_common = spec.packages.iter().flat_map(Package::infos).any(is_common);
+    let hidden = imports.hidden(has_common, at_once, is_cached);
+    if hidden.is_empty() || spec.added.is_some() {
+        return None;
+    }
+    let image = Image::load_or_build(engine, &with(&hidden), progress);
+    // Programs run without it, too.
+    let warn = |error: &ImageError| {
+        tracing::warn!(error = %engine::chain(error), "the programs' modules can't be imported ahead");
+    };
+    let image = image.inspect_err(warn).ok()?;
+    (image.info().memory_bytes <= most_bytes).then(|| {
+        progress.report(Progress::Hiding(hidden.len()));
+        image
     })
 }
 
@@ -177,7 +219,8 @@ fn isolated(
         return Err(ProcessError::NoFile.into());
     }
     let config = EngineConfig { cache_bound_bytes: u64::MAX, ..config.clone() };
-    let load = Load { config, image: spec.clone(), packages: packages.to_vec() };
+    let spec = ImageSpec { hidden: image.info().hidden.clone(), ..spec.clone() };
+    let load = Load { config, image: spec, packages: packages.to_vec() };
     let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
     let processes = ProcessSource::start(&image, helper, load, is_strict, memory_bytes)?;
     Ok(Python::Image { image, processes: Some(Arc::new(processes)) })
@@ -193,7 +236,7 @@ pub fn be_helper() {
         let Load { config, image, packages } =
             serde_json::from_slice(load).map_err(|error| error.to_string())?;
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        match self::load(&config, &image, &packages, &progress) {
+        match self::load(&config, &image, None, &packages, &progress) {
             Ok(Python::Image { image, .. }) => Ok(image),
             Ok(Python::Engine(_)) => Err("its host has no images".to_owned()),
             Err(error) => Err(engine::chain(&error).to_string()),

@@ -23,6 +23,8 @@ mod forks;
 mod functions;
 /// Session states that are copied, restored, saved, and moved between workers.
 mod images;
+/// Modules that are imported ahead and hidden.
+mod imports;
 /// What a job is given, and what it returns.
 mod inputs;
 /// What a program can't reach.

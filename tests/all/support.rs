@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use hatchery::image::ProgramImports;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 pub(crate) use test_support::calm::calm;
@@ -51,6 +52,16 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(builder()));
 static PRELOADED: LazyLock<Shared> =
     LazyLock::new(|| Shared::start(builder().preload(["numpy", "pandas", "matplotlib"])));
 
+/// A pool whose image hides modules that programs import.
+static HIDING: LazyLock<Shared> = LazyLock::new(|| {
+    let mut imports = ProgramImports::default();
+    // So often that it pays on any machine.
+    for _ in 0..2_000 {
+        imports.add("import numpy, pandas, unittest, asyncio, yaml\nfrom matplotlib import pyplot");
+    }
+    Shared::start(builder().preload_for(imports))
+});
+
 /// Pools on the builds beside the default one that are here, with their names.
 static OTHERS: LazyLock<Vec<(&str, Shared)>> = LazyLock::new(|| {
     let start = |path: PathBuf| Shared::start(builder().python(path));
@@ -72,6 +83,13 @@ pub(crate) fn with_preloaded_pool<T, F: Future<Output = T>>(
     test: impl FnOnce(&'static Hatchery) -> F,
 ) -> T {
     PRELOADED.with(test)
+}
+
+/// Runs a test on a pool whose image hides the standard library, numpy, pandas, matplotlib and yaml.
+pub(crate) fn with_hiding_pool<T, F: Future<Output = T>>(
+    test: impl FnOnce(&'static Hatchery) -> F,
+) -> T {
+    HIDING.with(test)
 }
 
 /// Runs a test on its own pool with two workers, with a timeout.

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use hatchery::{Hatchery, Job};
 
 use crate::needs::Build;
-use crate::support::{next_output, other_builds, run, run_job, value, with_preloaded_pool};
+use crate::support::{
+    next_output, other_builds, run, run_job, value, with_hiding_pool, with_preloaded_pool,
+};
 use dsl::Row;
 
 mod builtins;
@@ -68,6 +70,13 @@ async fn failures_of(pool: &Hatchery, rows: &[Row]) -> Vec<String> {
 fn assert_none(failures: &[String], of: usize) {
     let count = failures.len();
     assert!(count == 0, "{count} of {of} programs:\n\n{}", failures.join("\n"));
+}
+
+#[test]
+fn programs_end_the_same_where_their_imports_are_hidden() {
+    let rows = rows();
+    let failures = with_hiding_pool(|pool| failures_of(pool, &rows));
+    assert_none(&failures, rows.len());
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl Grader {
 
     /// Returns the digest of a sample: of its task, its code, the settings and the image.
     pub(crate) fn digest(&self, task: &Task, code: &str) -> String {
-        let image = self.pool.image().map_or("", |image| image.key.as_str());
+        let image = self.pool.image().map_or("", |image| image.visible_key.as_str());
         of(task, code, &self.settings, image)
     }
 

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use hatchery::config::{EngineConfig, HostKind};
 use hatchery::error::chain;
+use hatchery::image::ProgramImports;
 use hatchery::{Builder, DEFAULT_PYTHON, Destination, Helper, Interface, Isolation};
 
 use super::egress::EgressArguments;
@@ -17,6 +18,14 @@ use crate::exit::UsageError;
 fn destination(text: &str) -> Result<Destination, String> {
     text.parse().map_err(|error| chain(&error).to_string())
 }
+
+/// In place of modules: those that the programs import.
+const AUTO: &str = "auto";
+/// In place of modules: none.
+const NONE: &str = "none";
+
+/// Reads what a command's programs import; `None` if it can't know them.
+pub(crate) type KnownImports<'a> = Option<&'a dyn Fn() -> ProgramImports>;
 
 /// The fewest digits of a key that can name an image.
 const SHORTEST_KEY: usize = 4;
@@ -121,7 +130,9 @@ pub(crate) struct ImageArguments {
     #[command(flatten)]
     pub(crate) egress: EgressArguments,
 
-    /// Modules to import first, such as `numpy,pandas`. Can be repeated.
+    /// Modules to import first, such as `numpy,pandas`. Can be repeated. `auto` for `batch`, `grade`
+    /// and `notebook run`: those that the programs import, hidden until they do, if that saves time.
+    /// `none`: no others. Default: `auto` for `batch` and `grade`, else `none`.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
 
@@ -169,14 +180,28 @@ impl ImageArguments {
             isolation: _,
             allow_connect: _,
             egress: _,
-            preload,
+            preload: _,
             setup,
             package,
             packages,
             requirements,
         } = self;
         let has_none = package.is_empty() && packages.is_none() && requirements.is_empty();
-        preload.is_empty() && setup.is_none() && has_none
+        self.modules().is_empty() && setup.is_none() && has_none
+    }
+
+    /// Returns the modules that are named.
+    fn modules(&self) -> &[String] {
+        if self.has_word(AUTO) || self.has_word(NONE) { &[] } else { &self.preload }
+    }
+
+    /// Whether `--preload auto` is given.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.has_word(AUTO)
+    }
+
+    fn has_word(&self, word: &str) -> bool {
+        self.preload.iter().any(|module| module == word)
     }
 
     /// Returns the engine's configuration with the only build.
@@ -188,13 +213,31 @@ impl ImageArguments {
 
     /// Makes interpreters of the only build start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
+        self.apply_knowing(builder, None)
+    }
+
+    /// As [`Self::apply`], for a command that may know what its programs import.
+    pub(crate) fn apply_knowing(
+        &self,
+        builder: Builder,
+        imports: KnownImports<'_>,
+    ) -> anyhow::Result<Builder> {
         let builder = only(&self.python)?.into_iter().fold(builder, Builder::python);
-        self.add(builder)
+        self.add(builder, imports)
     }
 
     /// Makes interpreters of every build start from this image. Reads the setup file.
     pub(crate) fn apply_to_all(&self, builder: Builder) -> anyhow::Result<Builder> {
-        Ok(self.add(give(&self.python, builder)?)?.interface(Interface::Batch))
+        self.apply_to_all_knowing(builder, None)
+    }
+
+    /// As [`Self::apply_to_all`], for a command that may know what its programs import.
+    pub(crate) fn apply_to_all_knowing(
+        &self,
+        builder: Builder,
+        imports: KnownImports<'_>,
+    ) -> anyhow::Result<Builder> {
+        Ok(self.add(give(&self.python, builder)?, imports)?.interface(Interface::Batch))
     }
 
     /// Returns whether programs can reach something outside of the sandbox.
@@ -208,7 +251,7 @@ impl ImageArguments {
         [DEFAULT_PYTHON.to_owned()].into_iter().chain(named).collect()
     }
 
-    fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
+    fn add(&self, builder: Builder, imports: KnownImports<'_>) -> anyhow::Result<Builder> {
         let builder = builder.host(self.host).interface(Interface::CommandLine);
         let builder = self.isolation.iter().cloned().fold(builder, Builder::isolation);
         let builder = builder.allow_connect(self.allow_connect.iter().cloned());
@@ -216,7 +259,20 @@ impl ImageArguments {
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = self.packages.iter().fold(builder, |builder, _| builder.packages_common());
-        let builder = builder.preload(&self.preload);
+        let builder = match (self.preload.as_slice(), imports) {
+            ([_, _, ..], _) if self.has_word(AUTO) || self.has_word(NONE) => {
+                let alone = "write `auto` or `none` of `--preload` alone, without modules";
+                return Err(UsageError(alone.to_owned()).into());
+            }
+            ([], Some(imports)) => builder.preload_for(imports()),
+            ([word], Some(imports)) if word == AUTO => builder.preload_for(imports()),
+            ([word], None) if word == AUTO => {
+                let named =
+                    "this command doesn't know its programs, so name the modules of `--preload`";
+                return Err(UsageError(named.to_owned()).into());
+            }
+            _ => builder.preload(self.modules()),
+        };
         Ok(match self.read_setup()? {
             Some((source, filename)) => builder.setup(source, filename),
             None => builder,
@@ -235,7 +291,7 @@ impl ImageArguments {
     /// Returns what workers of other machines need for this image.
     pub(crate) fn source(&self) -> anyhow::Result<cluster::ImageSource> {
         let mut source = cluster::ImageSource::default();
-        source.preload.clone_from(&self.preload);
+        source.preload = self.modules().to_vec();
         source.packages.clone_from(&self.package);
         source.setup = self.read_setup()?;
         Ok(source)

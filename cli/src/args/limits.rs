@@ -215,6 +215,10 @@ pub(crate) struct ConductArguments {
 }
 
 impl ConductArguments {
+    pub(crate) fn is_deterministic(&self) -> bool {
+        self.deterministic.is_some()
+    }
+
     pub(crate) fn apply(&self, job: Job) -> Job {
         let job = if self.read_only { job.read_only() } else { job };
         let job = if self.keep_files { job.keep_files() } else { job };

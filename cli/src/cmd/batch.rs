@@ -3,15 +3,20 @@
 
 pub(crate) use submission::submit;
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::{Batch, Lines, Output, PoolRunner, Shard, Summary, Tally};
 use hatchery::error::counted;
+use hatchery::image::ProgramImports;
 use hatchery::record::{RecordFolder, Recorder};
 use hatchery::{Builder, Hatchery, Job};
 use progress::Progress;
 use replace::is_same;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::io::BufReader;
 
 use crate::args::{BatchArguments, ProgressForm};
@@ -133,8 +138,47 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
         _ => crate::progress::sink(),
     };
     let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
-    let builder = arguments.programs.image.apply_to_all(builder)?;
+    // Random numbers of deterministic runs differ with the modules of the image.
+    let is_free = arguments.record.is_none() && !arguments.conduct.is_deterministic();
+    let imports = || if is_free { imports(&arguments.jobs) } else { ProgramImports::default() };
+    let builder = arguments.programs.image.apply_to_all_knowing(builder, Some(&imports))?;
     Ok(weighted(arguments.size.set(builder), &arguments.tenant)?)
+}
+
+/// What is read of the jobs to learn what they import, in bytes; and of a program's file.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
+const PROGRAM_BYTES: u64 = 1 << 20;
+
+/// What a line says about its program.
+#[derive(Deserialize)]
+struct LineProgram {
+    code: Option<String>,
+    file: Option<PathBuf>,
+    deterministic: Option<IgnoredAny>,
+}
+
+/// Counts what the programs of a file import, as far as it can be read.
+fn imports(jobs: &Path) -> ProgramImports {
+    let mut imports = ProgramImports::default();
+    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let Some(file) = Some(jobs).filter(|path| is_file(path)).and_then(|path| File::open(path).ok())
+    else {
+        return imports;
+    };
+    for line in io::BufReader::new(file.take(READ_AHEAD_BYTES)).split(b'\n').map_while(Result::ok) {
+        let Ok(line) = serde_json::from_slice::<LineProgram>(&line) else { continue };
+        if line.deterministic.is_some() {
+            return ProgramImports::default();
+        }
+        let source = line.code.or_else(|| {
+            let path = line.file.filter(|path| is_file(path))?;
+            let mut source = Vec::new();
+            File::open(path).ok()?.take(PROGRAM_BYTES).read_to_end(&mut source).ok()?;
+            Some(String::from_utf8_lossy(&source).into_owned())
+        });
+        source.iter().for_each(|source| imports.add(source));
+    }
+    imports
 }
 
 /// Opens the jobs; `-` is standard input.

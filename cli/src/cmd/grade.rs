@@ -6,10 +6,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use bytesize::ByteSize;
 use grade::{
-    Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Settings, TaskOptions,
-    VerdictRecorder, grade_all, own_samples, read_results, read_samples, read_tasks,
+    Comparison, Earlier, GradeError, Graded, Grader, Report, ResultsFile, Sample, Settings, Suite,
+    Task, TaskOptions, VerdictRecorder, grade_all, own_samples, read_results, read_samples,
+    read_tasks,
 };
 use hatchery::error::{chain, counted};
+use hatchery::image::ProgramImports;
 use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Interface, Limits};
 use serde::Serialize;
@@ -82,7 +84,13 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
         None => None,
     };
     let builder = Hatchery::builder().preload(preload()).progress(progress::sink());
-    let builder = arguments.image.apply(builder)?.interface(Interface::Grade);
+    let imports = || match recorder {
+        // A replay needs the same image.
+        Some(_) => ProgramImports::default(),
+        None => imports(&tasks.read, &samples),
+    };
+    let builder =
+        arguments.image.apply_knowing(builder, Some(&imports))?.interface(Interface::Grade);
     let grader = Arc::new(Grader::start(builder, settings).await?);
     let pool = grader.pool().clone();
     let mut interrupts = signals::interrupts(1)?;
@@ -118,6 +126,20 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     Ok(if results.iter().all(Graded::passed) { Exit::Success } else { Exit::Failed })
+}
+
+/// Counts what samples and their tests import.
+fn imports(tasks: &[Task], samples: &[Sample]) -> ProgramImports {
+    let mut imports = ProgramImports::default();
+    for sample in samples {
+        imports.add(&sample.code);
+        if let Some(Suite::Code { tests, setup, .. }) =
+            tasks.get(sample.task).map(|task| &task.suite)
+        {
+            imports.add(&[setup.as_str(), &tests.join("\n")].join("\n"));
+        }
+    }
+    imports
 }
 
 fn bytes(size: ByteSize) -> usize {

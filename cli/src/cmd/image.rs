@@ -135,6 +135,7 @@ fn as_json(image: &ImageInfo) -> Value {
         "packages": Value::from_iter(image.packages.iter().map(package_as_json)),
         "warnings": image.warnings,
         "preload": image.preload,
+        "hidden": image.hidden,
         "setup": image.setup,
         "build": image.build,
         "created": humantime::format_rfc3339_seconds(image.created).to_string(),
@@ -200,7 +201,8 @@ fn packages(image: &ImageInfo, name: fn(&PackageInfo) -> String) -> String {
 }
 
 fn modules(image: &ImageInfo) -> String {
-    listed(image.preload.iter().cloned())
+    let hidden = (!image.hidden.is_empty()).then(|| "auto".to_owned());
+    listed(image.preload.iter().cloned().chain(hidden))
 }
 
 fn listed(names: impl Iterator<Item = String>) -> String {

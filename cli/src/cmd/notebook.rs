@@ -15,6 +15,7 @@ use ::notebook::{
 };
 use anyhow::Context;
 use hatchery::cache::CacheDir;
+use hatchery::image::ProgramImports;
 use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Interface, Job, Limits};
 use replace::{Access, replace};
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::image::cache_dir;
-use crate::args::NotebookArguments;
+use crate::args::{KnownImports, NotebookArguments};
 use crate::exit::{Exit, UsageError};
 use crate::pool::{cpus, start_pool};
 use crate::{inputs, signals, terminal};
@@ -55,7 +56,18 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let files = inputs::read_named(&arguments.host.input)?;
 
     let builder = arguments.programs.builder().limits(limits.clone());
-    let mut builder = arguments.programs.image.apply(builder)?.interface(Interface::Notebook);
+    let image = &arguments.programs.image;
+    let imports = || {
+        let mut imports = ProgramImports::default();
+        for source in &sources {
+            let cells: Vec<_> = source.notebook.code().map(|cell| cell.source.as_str()).collect();
+            imports.add(&cells.join("\n"));
+        }
+        imports
+    };
+    // Their saved states need the same image, so it isn't the default.
+    let imports: KnownImports<'_> = if image.is_auto() { Some(&imports) } else { None };
+    let mut builder = image.apply_knowing(builder, imports)?.interface(Interface::Notebook);
     let mut at_once = cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();

@@ -92,10 +92,40 @@ fn programs_find_what_their_image_has() {
 }
 
 #[test]
+fn a_batch_hides_in_its_image_what_its_lines_import_often() {
+    let (folder, setup) = setup("import math");
+    let (setup, jobs) = (setup.to_str().unwrap(), folder.path().join("jobs"));
+    // So often that it pays on any machine.
+    let line =
+        r#"{"code": "import sys\nif len(sys.argv) > 9: import sympy\n'sympy' in sys.modules"}"#;
+    std::fs::write(&jobs, format!("{line}\n").repeat(3_000)).unwrap();
+    for (preload, hidden) in [(&["--preload", "none"][..], None), (&[], Some("sympy"))] {
+        let out = folder.path().join("out");
+        let mut batch = hatchery();
+        batch.arg("batch").arg(&jobs).arg("--out").arg(&out).args(["--setup", setup]).args(preload);
+        let output = batch.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let results = std::fs::read_to_string(&out).unwrap();
+        assert_eq!(results.matches("\"value\":false").count(), 3_000);
+        let images = json_of(&run(&["image", "list", "--json"]));
+        let mut images = images.as_array().unwrap().iter();
+        let image = images.find(|image| image["setup"] == setup && image["hidden"][0] == "sympy");
+        assert_eq!(image.is_some(), hidden.is_some(), "{image:?}");
+        if let Some(image) = image {
+            run(&["image", "remove", image["key"].as_str().unwrap()]);
+        }
+    }
+    remove(&["--setup", setup]);
+}
+
+#[test]
 fn mistakes_about_images_say_what_to_do() {
     for (arguments, expected) in [
         (&["run", "-c", "1", "--preload", "os;print()"][..], "numpy,pandas"),
         (&["batch", "-", "--preload", "a-b"], "matplotlib.pyplot"),
+        (&["run", "-c", "1", "--preload", "auto"], "name the modules"),
+        (&["batch", "-", "--preload", "json,auto"], "alone, without modules"),
+        (&["run", "-c", "1", "--preload", "none,json"], "alone, without modules"),
         (&["repl", "--preload", "numpy,"], "numpy,pandas"),
         (&["image", "build", "--setup", "missing.py"], "missing.py"),
         (&["run", "-c", "1", "--setup", "examples"], "examples"),

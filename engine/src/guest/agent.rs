@@ -61,17 +61,21 @@ fn flags(program: &Program) -> i64 {
 
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
-    let preload = spec.preload.iter().map(|name| Marshal::from(name.as_str()));
     let path = (!spec.packages.is_empty()).then_some(Marshal::from(SITE));
     Marshal::dict([
         // Appended to `sys.path`.
         ("path", Marshal::List(path.into_iter().collect())),
-        ("preload", Marshal::List(preload.collect())),
+        ("preload", names(&spec.preload)),
+        ("hidden", names(&spec.hidden)),
         ("setup", setup.map(|setup| setup.source.as_str()).into()),
         ("setup_name", setup.map(|setup| setup.filename.as_str()).into()),
         ("result_bytes", limits.result_bytes.into()),
     ])
     .encode()
+}
+
+fn names(modules: &[String]) -> Marshal<'_> {
+    Marshal::List(modules.iter().map(|name| Marshal::from(name.as_str())).collect())
 }
 
 /// Returns everything that this module puts into the guest, for the key of an image.

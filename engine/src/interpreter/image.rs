@@ -37,6 +37,8 @@ pub struct ImageInfo {
     /// The hash of everything that it was built from: 32 hexadecimal digits. In a list of the
     /// cache, one that was added ([`add_image`](crate::add_image)) has the hash of its file.
     pub key: String,
+    /// The key of the image without its hidden modules. Programs see the same in both.
+    pub visible_key: String,
     /// Its file in the cache; `None` if it could not be written there.
     #[serde(skip)]
     pub path: Option<PathBuf>,
@@ -53,6 +55,8 @@ pub struct ImageInfo {
     pub warnings: Vec<String>,
     /// The modules that it imported.
     pub preload: Vec<String>,
+    /// The modules that it imported and hides until a program imports them.
+    pub hidden: Vec<String>,
     /// The name of the setup, if there was one.
     pub setup: Option<String>,
     /// The Python build.
@@ -66,12 +70,14 @@ impl ImageInfo {
     pub fn new(key: impl Into<String>) -> Self {
         Self {
             key: key.into(),
+            visible_key: String::new(),
             path: None,
             file_bytes: 0,
             memory_bytes: 0,
             packages: Vec::new(),
             warnings: Vec::new(),
             preload: Vec::new(),
+            hidden: Vec::new(),
             setup: None,
             build: String::new(),
             created: SystemTime::UNIX_EPOCH,
@@ -114,6 +120,8 @@ pub(crate) struct Facts {
     pub(crate) reentry: Option<Reentry>,
     /// The addresses of the random number generators that modules share.
     pub(crate) generators: Vec<GeneratorState>,
+    /// The memory that hidden modules take, in bytes.
+    pub(crate) hidden_bytes: u64,
 }
 
 /// The state of one Mersenne Twister in guest memory: any 624 words are a valid state.

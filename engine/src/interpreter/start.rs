@@ -85,7 +85,9 @@ impl Interpreter {
         let (host, wasi) = engine.host(image.inner.host.clone());
         let memory =
             GuestMemory::over(Arc::clone(&image.inner.memory), engine.inner.config.copy_on_write);
-        let mut memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+        let memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+        let hidden = usize::try_from(image.inner.facts.hidden_bytes).unwrap_or(usize::MAX);
+        let mut memory = memory.uncharged(hidden);
         if shared_memory(engine.inner.module.module()).is_some() {
             memory = memory.shared();
         }

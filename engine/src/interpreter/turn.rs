@@ -168,7 +168,7 @@ impl<'a> OpenTurn<'a> {
         let usage = Usage {
             wall: self.watch.wall(),
             cpu: self.watch.cpu(),
-            peak_memory_bytes: guest.memory.len() as u64,
+            peak_memory_bytes: guest.memory.charged() as u64,
             output_bytes: self.transcript.written_bytes(),
             ..Usage::default()
         };

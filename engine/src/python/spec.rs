@@ -15,6 +15,9 @@ pub struct ImageSpec {
     /// Modules to import, in this order. Programs still need their `import`, which then takes no
     /// time.
     pub preload: Vec<String>,
+    /// Modules to import, in this order, that no program sees before it imports them: neither they nor
+    /// what they import are in `sys.modules`. Those that can't be imported are left out.
+    pub hidden: Vec<String>,
     /// Code to run after the imports.
     pub setup: Option<Setup>,
     /// The key under which [`add_image`](crate::add_image) stored an image of all this from another
@@ -40,7 +43,12 @@ impl ImageSpec {
     /// The first invalid name, or the first path at which two packages differ.
     pub fn check(&self) -> Result<(), ImageError> {
         packages::check(&self.packages)?;
-        match self.preload.iter().find(|name| !name.split('.').all(is_identifier)) {
+        match self
+            .preload
+            .iter()
+            .chain(&self.hidden)
+            .find(|name| !name.split('.').all(is_identifier))
+        {
             Some(name) => Err(ImageError::ModuleName(name.clone())),
             None => Ok(()),
         }

@@ -279,7 +279,8 @@ pub struct Usage {
     pub wall: Duration,
     /// The CPU time of the thread that ran the guest.
     pub cpu: Duration,
-    /// The linear memory at the end, in bytes; a guest never gives memory back.
+    /// The linear memory at the end, in bytes, without that of hidden modules; a guest never gives
+    /// memory back.
     pub peak_memory_bytes: u64,
     /// Bytes that the program wrote to both streams, dropped ones included.
     pub output_bytes: u64,

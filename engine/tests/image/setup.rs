@@ -169,7 +169,7 @@ fn an_added_image_with_a_damaged_header_costs_an_error_at_most() {
     let spec = spec("damaged = 'not yet'", &[]);
     let own = OwnImage::new(&spec);
     let bytes = std::fs::read(own.image.info().path.as_ref().unwrap()).unwrap();
-    let header = 32..32 + usize::from(bytes[8]);
+    let header = 32..32 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     let (mut refused, mut used) = (0, 0);
     for (round, at) in header.step_by(13).enumerate() {
         let mut bytes = bytes.clone();

@@ -141,7 +141,7 @@ fn requests_are_what_python_reads() {
     }
     let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
     let expected = serde_json::json!({
-        "path": [], "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
+        "path": [], "preload": ["json"], "hidden": [], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
     });
     assert_eq!(as_python_reads(&prepare_request(&spec, &limits)), expected);
 }

@@ -1,7 +1,7 @@
 //! The file of an image. `docs/image-format.md` has the same table.
 //!
 //! ```text
-//!  0  8  magic `HTCHIMG5`
+//!  0  8  magic `HTCHIMG6`
 //!  8  8  bytes of the header, little-endian
 //! 16  8  where the memory begins: a multiple of 64 KiB
 //! 24  8  bytes of the memory: a multiple of 64 KiB
@@ -43,7 +43,7 @@ pub(super) struct Captured {
 }
 
 /// Magic and version; also a part of every image's key.
-pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG5";
+pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG6";
 const PREFIX_BYTES: usize = 32;
 /// The alignment of the memory in the file: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;
@@ -64,15 +64,18 @@ pub(super) struct ImageHeader {
 impl ImageHeader {
     pub(super) fn new(
         key: &str,
+        visible_key: String,
         spec: &ImageSpec,
         build: &str,
         warnings: Vec<String>,
         captured: &Captured,
     ) -> Self {
         let info = ImageInfo {
+            visible_key,
             packages: spec.packages.iter().flat_map(Package::infos).cloned().collect(),
             warnings,
             preload: spec.preload.clone(),
+            hidden: spec.hidden.clone(),
             setup: spec.setup.as_ref().map(|setup| setup.filename.clone()),
             build: build.to_owned(),
             created: SystemTime::now(),

@@ -8,6 +8,7 @@
 //! hash starts from one. The sender of an image can't make it that of other specs, whatever key it
 //! claims to have.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use super::format::{self, ImageContents, ImageHeader};
 use super::{Image, ImageInfo, template};
-use crate::cache::seal::Sealer;
+use crate::cache::seal::{Sealer, seal_path};
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
@@ -33,11 +34,18 @@ use crate::python::spec::ImageSpec;
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
+/// The most images with hidden modules in the cache.
+const MOST_HIDING: usize = 6;
 /// Changes whenever the same inputs build a different image. Causes are the layout of the guest's
 /// files, its environment, or what a template does.
 const SETTINGS: &str = "own-host 3";
 
 impl Image {
+    /// Whether the image is in the cache.
+    pub fn is_cached(engine: &Engine, spec: &ImageSpec) -> bool {
+        path_of(engine.cache(), &key(&engine.inner.build, spec)).exists()
+    }
+
     /// Finds the image in the cache or builds it, which takes as long as starting Python and
     /// importing the modules. Concurrent calls, in this process and others, wait for each other.
     ///
@@ -72,11 +80,13 @@ impl Image {
             }
             remove_unfinished(&engine.cache().root().join(FOLDER));
         }
-        let captured = template::capture(engine, &layout, spec, &key, progress.as_ref())?;
+        let visible = ImageSpec { hidden: Vec::new(), ..spec.clone() };
+        let visible_key = self::key(&engine.inner.build, &visible);
+        let captured = template::capture(engine, &layout, spec, &visible_key, progress.as_ref())?;
         progress.report(Progress::BuildingImage("writing the image"));
         let build = engine.inner.build.name();
         let warnings = warnings(engine, spec)?;
-        let header = ImageHeader::new(&key, spec, build, warnings, &captured);
+        let header = ImageHeader::new(&key, visible_key, spec, build, warnings, &captured);
         let write = |file: &mut File| {
             captured
                 .memory
@@ -93,6 +103,9 @@ impl Image {
         };
         match written {
             Ok(()) => {
+                if !spec.hidden.is_empty() {
+                    remove_hiding(engine.cache(), MOST_HIDING);
+                }
                 let made = load(engine, &layout, &sealer, &key, &key);
                 made.ok_or_else(|| {
                     ImageError::Store(std::io::Error::other("it is missing after it was written"))
@@ -104,6 +117,21 @@ impl Image {
                 let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
                 Ok(Image::new(engine, layout, info, contents))
             }
+        }
+    }
+}
+
+/// Removes all but the last used images with hidden modules: each set of programs may have its own.
+fn remove_hiding(cache: &CacheDir, kept: usize) {
+    let hiding = list(cache).unwrap_or_default().into_iter().filter(|one| !one.hidden.is_empty());
+    let mut paths: Vec<_> = hiding.filter_map(|image| image.path).collect();
+    // Each use sets the seal's time.
+    let last_used =
+        |path: &PathBuf| fs::metadata(seal_path(path)).and_then(|seal| seal.modified()).ok();
+    paths.sort_by_cached_key(|path| Reverse(last_used(path)));
+    for path in paths.iter().skip(kept) {
+        if let Err(error) = Sealer::remove(path) {
+            tracing::warn!(error = %chain(&error), "an old image can't be removed");
         }
     }
 }
@@ -243,7 +271,7 @@ fn key(build: &Build, spec: &ImageSpec) -> String {
     for text in agent::identity() {
         part(text.as_bytes());
     }
-    let prepared = (&spec.preload, &spec.setup);
+    let prepared = (&spec.preload, &spec.hidden, &spec.setup);
     part(&postcard::to_stdvec(&prepared).expect("names and text can be encoded"));
     part(&packages::identity(&spec.packages));
     part(format!("{BASE_ENVIRONMENT:?}").as_bytes());

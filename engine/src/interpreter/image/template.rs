@@ -1,8 +1,8 @@
 //! Builds an image: an interpreter starts, imports and runs the setup. It is captured between
 //! turns, when the guest's stacks are empty.
 //!
-//! The image's key determines the template's clock and random numbers. So the same image is built
-//! on every machine, hash order included.
+//! The image's key without hidden modules determines the template's clock and random numbers. So the
+//! same image is built on every machine, and sets have the same order with and without these modules.
 
 use super::format::Captured;
 use super::{Facts, GeneratorState};
@@ -22,14 +22,15 @@ pub(super) fn capture(
     engine: &Engine,
     layout: &Layout,
     spec: &ImageSpec,
-    key: &str,
+    visible_key: &str,
     progress: &dyn ProgressSink,
 ) -> Result<Captured, ImageError> {
     progress.report(Progress::BuildingImage("starting Python"));
     writes::check(&engine.inner.build.wasm()?)?;
-    let seed = u64::from_str_radix(&key[..16], 16).expect("a key is hexadecimal digits");
+    let seed = u64::from_str_radix(&visible_key[..16], 16).expect("a key is hexadecimal digits");
     let mut template = engine.start_with(layout, Some(Deterministic::new(seed)))?;
     progress.report(Progress::BuildingImage("importing modules"));
+    let before = template.memory().len();
     let prepared = template.prepare(spec);
     match prepared.outcome.verdict {
         Verdict::Completed { .. } => {}
@@ -46,6 +47,7 @@ pub(super) fn capture(
         exception: template.exception,
         reentry: template.entry.reentry(),
         generators: generators.collect::<Option<_>>().ok_or(ImageError::Generators)?,
+        hidden_bytes: if spec.hidden.is_empty() { 0 } else { (memory.len() - before) as u64 },
     };
     let host = template.host.state().ok_or(ImageError::Host)?;
     Ok(Captured { memory, host, facts })

@@ -276,6 +276,19 @@ def complain(error):
     attempt_to_write(f"a figure can't be shown: {type(error).__name__}: {text_of(error)}\n")
 
 
+def find_after(finder, name, path, target):
+    """Finds a module by the finders after this one: those before it have been asked."""
+    finders = sys.meta_path
+    begin = next((place for place, one in enumerate(finders) if one is finder), -1)
+    for other in finders[begin + 1 :]:
+        # As imports do: a program's finder may lack the method.
+        find = getattr(other, "find_spec", None) if other is not finder else None
+        spec = find(name, path, target) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
+
+
 class FigureFinder:
     """Finds matplotlib's windows through the other finders, and replaces how they are shown."""
 
@@ -283,16 +296,10 @@ class FigureFinder:
         self._show = show
 
     def find_spec(self, name, path=None, target=None):
-        if name != PATCHED:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None) if finder is not self else None
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = FigureLoader(spec.loader, self._show)
-                return spec
-        return None
+        spec = find_after(self, name, path, target) if name == PATCHED else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = FigureLoader(spec.loader, self._show)
+        return spec
 
 
 class FigureLoader:

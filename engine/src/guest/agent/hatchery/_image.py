@@ -16,6 +16,8 @@ from hatchery._wire import reply_frame
 
 # The number of objects that one message makes immortal.
 OBJECTS_AT_ONCE = 256
+# Folders of the guest into which modules write when they are imported.
+WRITTEN = ("/home", "/tmp")
 # The words of a generator's state by which the host finds the state in its memory.
 SEED_NEEDLE = 16
 # Holes in memory that are filled: the largest content in bytes, without what a `bytes` object and
@@ -61,7 +63,10 @@ def prepare(agent):
         sys.path.extend(request["path"])
         for name in request["preload"]:
             importlib.import_module(name)
-        agent._generators = list(shared_generators())
+        if request["hidden"]:
+            import_hidden(agent, request["hidden"])
+        else:
+            agent._generators = list(shared_generators())
         if request["setup"] is not None:
             agent._execute(request["setup"], None, request["setup_name"])
             agent._image_names = dict(agent.main.__dict__)
@@ -88,6 +93,21 @@ def prepare(agent):
     forget_functions()
     settle(agent, filled)
     agent._call(reply_frame(reply, agent._encode))
+
+
+def import_hidden(agent, names):
+    """Imports modules that no program sees before it imports them."""
+    import hatchery
+    from hatchery._hidden import hide
+    from hatchery._late import LateFinder
+
+    def settle_visible():
+        agent._generators = list(shared_generators())
+        reseed(agent._generators)
+
+    # No program sees this module, either.
+    del sys.modules["hatchery._hidden"], hatchery._hidden
+    LateFinder.hidden = hide(names, settle_visible, WRITTEN)
 
 
 def rehearse(agent, source, code):

@@ -8,6 +8,8 @@ sockets. Modules that a build lacks have stand-ins, which are found only if noth
 import sys
 from _frozen_importlib import ModuleSpec
 
+from hatchery._display import find_after
+
 # What the names of code for stand-ins begin with.
 STAND_INS = "hatchery.stand_ins/"
 # The module of asyncio that chooses the event loop. It is imported last.
@@ -88,19 +90,21 @@ class CodeFinder:
 class LateFinder(CodeFinder):
     """Finds modules of the package, and intercepts imports of modules to adapt."""
 
+    # The modules that the image has hidden (`hatchery._hidden`), if it has some.
+    hidden = None
+
     def find_spec(self, name, path=None, target=None):
         is_adapted = name in ADAPTED
-        if not is_adapted and name.partition(".")[0] not in COMPILED:
+        is_hidden = self.hidden is not None and name in self.hidden.modules and target is None
+        if not is_hidden and not is_adapted and name.partition(".")[0] not in COMPILED:
             return super().find_spec(name)
-        for finder in sys.meta_path:
-            # As imports do: a program's finder may lack the method.
-            find = getattr(finder, "find_spec", None) if finder is not self else None
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module") and (is_adapted or spec.origin == "built-in"):
-                    spec.loader = AdaptingLoader(spec.loader)
-                return spec
-        return None
+        spec = super().find_spec(name) or find_after(self, name, path, target)
+        if is_hidden and spec is not None and self.hidden.has(name, spec):
+            spec.loader = self.hidden.loader(spec.loader)
+        elif spec is not None and hasattr(spec.loader, "exec_module"):
+            if is_adapted or spec.origin == "built-in" and name.partition(".")[0] in COMPILED:
+                spec.loader = AdaptingLoader(spec.loader)
+        return spec
 
 
 class AdaptingLoader:
