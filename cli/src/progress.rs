@@ -66,7 +66,7 @@ impl ProgressSink for Display {
 fn text(progress: Progress) -> Option<String> {
     match progress {
         Progress::Fetching { what, bytes } => {
-            Some(format!("downloading {what} with pip ({} MB, once)", bytes / 1_000_000))
+            Some(format!("downloading {what} ({} MB, once)", bytes / 1_000_000))
         }
         Progress::Extracting(what) => Some(format!("verifying and extracting {what}")),
         Progress::FetchingPackages => Some("downloading packages with pip, once".to_owned()),

@@ -27,7 +27,7 @@ pub struct EngineConfig {
     /// MB and 50 MB for each image. At 0 every start reports it, at `u64::MAX` none does.
     pub cache_bound_bytes: u64,
     /// The Python build to run: a WebAssembly file with its library beside it, their folder, or a
-    /// wheel with one.
+    /// package with one. `pyodide` is a release of that name, fetched through npm.
     ///
     /// Default: `$HATCHERY_PYTHON`, else the default build, which is fetched by name.
     pub python: Option<PathBuf>,

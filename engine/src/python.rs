@@ -5,6 +5,7 @@
 //! `cache/` and the wings below.
 
 pub(crate) mod distribution;
+pub(crate) mod emscripten;
 pub(crate) mod library;
 pub(crate) mod module;
 pub(crate) mod packages;

@@ -105,9 +105,10 @@ pub(crate) struct PackagesArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
-    /// The Python build: a WebAssembly file with its library next to it, their folder, or a wheel
-    /// or `.webc` package. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. Can
-    /// be repeated for `batch`, `serve` and `mcp`; jobs select further builds by NAME.
+    /// The Python build: a WebAssembly file with its library next to it, their folder, a wheel or
+    /// `.webc` package, or `pyodide`, CPython 3.14 from npm. Default: `$HATCHERY_PYTHON`, else the
+    /// build that Hatchery fetches. Can be repeated for `batch`, `serve` and `mcp`; jobs select
+    /// further builds by NAME.
     #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
     pub(crate) python: Vec<PythonArgument>,
 

@@ -30,6 +30,7 @@ pub(crate) mod bytes;
 mod channel;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
+mod emscripten;
 mod fd;
 mod inet;
 pub(crate) mod path;

@@ -22,7 +22,7 @@ use crate::host::wasix::WasixHost;
 use crate::interpreter::survey::Surveyed;
 use crate::interrupt::raise::Offsets;
 use crate::memory::{FIRST_GUEST_BYTES, GuestMemory};
-use crate::python::distribution::local::LocalBuild;
+use crate::python::distribution::local::{LocalBuild, pyodide};
 use crate::python::distribution::{Build, PythonBuild};
 use crate::python::library::Library;
 use crate::python::module::CompiledModule;
@@ -79,6 +79,9 @@ impl Engine {
             None => {
                 let wheel = config.wheel.as_deref();
                 Build::Default(PythonBuild::install(&cache, wheel, progress.as_ref())?)
+            }
+            Some(path) if pyodide::is_named(path) => {
+                Build::Local(pyodide::install(&cache, progress.as_ref())?)
             }
             Some(path) => Build::Local(LocalBuild::open(path)?),
         };

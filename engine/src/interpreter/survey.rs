@@ -13,6 +13,7 @@ use crate::config::HostKind;
 use crate::error::{EngineError, StartError};
 use crate::interrupt::stop::StopHandle;
 use crate::limits::Limits;
+use crate::python::module::imports::{SLEEP, WASIX};
 use crate::python::module::shape::{Shape, shared_memory};
 use crate::python::module::threads;
 use crate::python::module::writes;
@@ -138,7 +139,7 @@ impl Engine {
             false => Some("the host `wasix` has none".to_owned()),
         };
         let interrupts = (!is_interruptible).then(|| {
-            "this CPython has no table of offsets that Hatchery knows (3.13 and 3.15 have): a run \
+            "this CPython has no table of offsets that Hatchery knows (3.13 to 3.15 have): a run \
              is stopped by force, and a session goes back to before its turn"
                 .to_owned()
         });
@@ -148,9 +149,14 @@ impl Engine {
             name: self.inner.build.name().to_owned(),
             version,
             kind: if Shape::of(module).is_command() { "command" } else { "reactor" },
-            interfaces: match module.imports().any(|import| import.module().starts_with("wasix")) {
-                true => "WASI preview 1 and WASIX",
-                false => "WASI preview 1",
+            interfaces: {
+                let imports = |name| module.imports().any(|import| import.module() == name);
+                let is_of_emscripten = module.imports().any(|import| import.name() == SLEEP);
+                match (imports(WASIX), is_of_emscripten) {
+                    (_, true) => "WASI preview 1 and Emscripten, without JavaScript",
+                    (true, false) => "WASI preview 1 and WASIX",
+                    (false, false) => "WASI preview 1",
+                }
             },
             host: match self.inner.config.host {
                 HostKind::Wasix => "wasix",

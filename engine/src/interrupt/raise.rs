@@ -63,6 +63,13 @@ impl Words {
                 thread_id: 24,
                 eval_breaker: None,
             },
+            0x030e => Self {
+                interpreters_head: 5,
+                threads_head: 9,
+                interp: 25,
+                thread_id: 27,
+                eval_breaker: None,
+            },
             0x030f => Self {
                 interpreters_head: 5,
                 threads_head: 9,
@@ -279,6 +286,7 @@ mod tests {
     fn raising_changes_two_words_of_the_thread_once() {
         raising_changes_two_words(LATEST);
         raising_changes_two_words(0x030d_05f0);
+        raising_changes_two_words(0x030e_02f0);
     }
 
     fn raising_changes_two_words(version: u64) {
@@ -319,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_unknown_layout_is_refused() {
-        for version in [0x030c_00f0, 0x030e_00f0, 0x0310_00f0, 0x030f_00b1, 0] {
+        for version in [0x030c_00f0, 0x030e_00b1, 0x0310_00f0, 0x030f_00b1, 0] {
             assert_eq!(Offsets::find(&guest(version)), None, "{version:x}");
         }
     }

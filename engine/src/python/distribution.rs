@@ -66,11 +66,11 @@ impl Build {
         matches!(self, Self::Default(_))
     }
 
-    /// Returns the hash that stands for what `wasm` returns.
+    /// Returns what stands for what `wasm` returns: a hash, perhaps with a version.
     pub(crate) fn wasm_sha256(&self) -> &str {
         match self {
             Self::Default(_) => WASM.sha256,
-            Self::Local(build) => &build.sha256,
+            Self::Local(build) => &build.module_id,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Where the Python builds are that tests run on beside the default one: CPython 3.12 for WASI,
-//! which pip fetches by name and hash, and CPython 3.13 for WASIX, where somebody has put it.
+//! which pip fetches by name and hash, CPython 3.14 of Pyodide, where npm is, and CPython 3.13 for
+//! WASIX, where somebody has put it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,9 +67,23 @@ fn wasix(shape: &str) -> Option<PathBuf> {
     is_there.then_some(module)
 }
 
+/// Returns Pyodide's CPython, which Hatchery fetches through npm; `None` without npm, which is said.
+fn pyodide() -> Option<PathBuf> {
+    let has_npm =
+        Command::new("npm").arg("--version").output().is_ok_and(|npm| npm.status.success());
+    if !has_npm {
+        eprintln!("skipped for Pyodide's CPython, since there is no npm");
+    }
+    has_npm.then(|| PathBuf::from("pyodide"))
+}
+
 /// Returns the builds that are here beside the default one, with names that pools can use.
 pub fn others() -> Vec<(&'static str, PathBuf)> {
-    let builds =
-        [("3.12", Some(wasi())), ("wasix", wasix(REACTOR)), ("wasix-threads", wasix(THREADED))];
+    let builds = [
+        ("3.12", Some(wasi())),
+        ("pyodide", pyodide()),
+        ("wasix", wasix(REACTOR)),
+        ("wasix-threads", wasix(THREADED)),
+    ];
     builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
 }

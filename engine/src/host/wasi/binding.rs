@@ -1,12 +1,15 @@
 //! Binds the functions for wasmer: on the host's side of the gate, with calls counted and exceeded
 //! limits reported.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmer::sys::vm::TrapCode;
 use wasmer::{AsStoreMut, Function, FunctionEnv, RuntimeError, Store};
 
 use super::Wasi;
+use super::clock::{MONOTONIC, REALTIME};
 use super::process::{self, Effect, futex_end};
 use crate::errno::{Errno, Result};
 use crate::host::env::{Caller, GuestEnv, GuestExit, HostResult, ThreadExit, ThreadStart, unwind};
@@ -14,15 +17,16 @@ use crate::host::network::watch::Watch;
 use crate::interrupt::futex::MAIN;
 use crate::interrupt::gate::Woken;
 use crate::memory::tunables::Expected;
-use crate::python::module::imports::{self, ImportRule, WASIX};
+use crate::python::module::imports::{self, ImportRule, SLEEP, WASIX};
 
 const SUCCESS: i32 = 0;
 
 /// Lists each function once with its parameters, for binding and for fuzzing. Those that are served
-/// come first, then those that always fail.
+/// come first, then those whose result is a number, and those that always fail.
 macro_rules! functions {
     (
         served { $($name:ident($($argument:ident: $type:ident),*);)* }
+        answered { $($answered:ident($($given:ident: $given_type:ident),*);)* }
         refused { $($refused:ident($($ignored:ident: $ignored_type:ident),*);)* }
     ) => {
         /// Returns the function of this name for wasmer, if it is bound.
@@ -37,6 +41,13 @@ macro_rules! functions {
                     env,
                     |caller: Caller<'_>, $($argument: $type),*| {
                         serve(&caller, |wasi| wasi.$name($($argument),*))
+                    },
+                ),)*
+                $(stringify!($answered) => Function::new_typed_with_env(
+                    store,
+                    env,
+                    |caller: Caller<'_>, $($given: $given_type),*| {
+                        answer(&caller, |wasi| wasi.$answered($($given),*))
                     },
                 ),)*
                 $(stringify!($refused) => Function::new_typed_with_env(
@@ -63,6 +74,10 @@ macro_rules! functions {
                     $(let $argument = pick(stringify!($argument)) as $type;)*
                     wasi.$name($($argument),*)
                 })*
+                $(stringify!($answered) => {
+                    $(let $given = pick(stringify!($given)) as $given_type;)*
+                    wasi.$answered($($given),*).map(drop)
+                })*
                 name => refuse(name),
             }
         }
@@ -71,6 +86,7 @@ macro_rules! functions {
         #[cfg(test)]
         pub(super) const FUNCTIONS: &[(&str, &[(&str, &str)])] = &[
             $((stringify!($name), &[$((stringify!($argument), stringify!($type))),*]),)*
+            $((stringify!($answered), &[$((stringify!($given), stringify!($given_type))),*]),)*
             $((stringify!($refused), &[$((stringify!($ignored), stringify!($ignored_type))),*]),)*
         ];
     };
@@ -80,6 +96,12 @@ macro_rules! functions {
 /// or its result is no error number.
 fn bound_only(store: &mut Store, env: &FunctionEnv<GuestEnv>, name: &str) -> Option<Function> {
     Some(match name {
+        "_gmtime_js" | "_localtime_js" => Function::new_typed_with_env(store, env, date),
+        "_mktime_js" | "_timegm_js" => Function::new_typed_with_env(store, env, seconds),
+        "emscripten_date_now" => Function::new_typed_with_env(store, env, real_time),
+        "emscripten_get_now" => Function::new_typed_with_env(store, env, running_time),
+        SLEEP => Function::new_typed_with_env(store, env, sleep),
+        "__syscall_poll" => Function::new_typed_with_env(store, env, poll),
         "callback_signal" => Function::new_typed_with_env(store, env, callback_signal),
         "futex_wait" => Function::new_typed_with_env(store, env, futex_wait),
         "futex_wake" => Function::new_typed_with_env(store, env, futex_wake),
@@ -167,6 +189,36 @@ served {
     thread_parallelism(out: u32);
     tty_get(out: u32);
 }
+answered {
+    __syscall_chdir(path: u32);
+    __syscall_chmod(path: u32, mode: u32);
+    __syscall_dup(fd: u32);
+    __syscall_dup3(fd: u32, to: u32, flags: u32);
+    __syscall_faccessat(fd: u32, path: u32, mode: u32, flags: u32);
+    __syscall_fallocate(fd: u32, mode: u32, offset: u64, len: u64);
+    __syscall_fchdir(fd: u32);
+    __syscall_fchmod(fd: u32, mode: u32);
+    __syscall_fchmodat2(fd: u32, path: u32, mode: u32, flags: u32);
+    __syscall_fcntl64(fd: u32, command: u32, arguments: u32);
+    __syscall_fdatasync(fd: u32);
+    __syscall_fstat64(fd: u32, out: u32);
+    __syscall_ftruncate64(fd: u32, size: u64);
+    __syscall_getcwd(at: u32, len: u32);
+    __syscall_getdents64(fd: u32, at: u32, len: u32);
+    __syscall_lstat64(path: u32, out: u32);
+    __syscall_mkdirat(fd: u32, path: u32, mode: u32);
+    __syscall_newfstatat(fd: u32, path: u32, out: u32, flags: u32);
+    __syscall_openat(fd: u32, path: u32, flags: u32, arguments: u32);
+    __syscall_pipe(out: u32);
+    __syscall_readlinkat(fd: u32, path: u32, at: u32, len: u32);
+    __syscall_renameat(fd: u32, path: u32, new_fd: u32, new_path: u32);
+    __syscall_rmdir(path: u32);
+    __syscall_stat64(path: u32, out: u32);
+    __syscall_symlinkat(target: u32, fd: u32, path: u32);
+    __syscall_truncate64(path: u32, size: u64);
+    __syscall_unlinkat(fd: u32, path: u32, flags: u32);
+    __syscall_utimensat(fd: u32, path: u32, times: u32, flags: u32);
+}
 refused {
     clock_time_set(id: u32, time: u64);
     epoll_create(out: u32);
@@ -241,6 +293,79 @@ pub(in crate::host) fn serve(
             }
         }
     })
+}
+
+/// Runs one function and answers the guest with its result, or an error number below zero.
+fn answer(caller: &Caller<'_>, work: impl Fn(&mut Wasi) -> Result<u32>) -> HostResult {
+    let answered = Cell::new(0);
+    let served = serve(caller, |wasi| work(wasi).map(|answer| answered.set(answer)));
+    Ok(match served? {
+        SUCCESS => answered.get().cast_signed(),
+        errno => -errno,
+    })
+}
+
+/// `(seconds, out)`: the date and time of day.
+fn date(caller: Caller<'_>, seconds: i64, out: u32) -> HostResult<()> {
+    serve(&caller, |wasi| wasi.write_date(seconds, out)).map(drop)
+}
+
+/// `(at) -> seconds`: the seconds of a date and time of day.
+fn seconds(caller: Caller<'_>, at: u32) -> HostResult<i64> {
+    let answered = Cell::new(-1);
+    serve(&caller, |wasi| wasi.seconds_of_date(at).map(|seconds| answered.set(seconds)))?;
+    Ok(answered.get())
+}
+
+/// `() -> milliseconds` since 1970.
+fn real_time(caller: Caller<'_>) -> HostResult<f64> {
+    milliseconds(&caller, REALTIME)
+}
+
+/// `() -> milliseconds` of the clock that never goes back.
+fn running_time(caller: Caller<'_>) -> HostResult<f64> {
+    milliseconds(&caller, MONOTONIC)
+}
+
+fn milliseconds(caller: &Caller<'_>, clock: u32) -> HostResult<f64> {
+    let answered = Cell::new(0.0);
+    serve(caller, |wasi| {
+        answered.set(wasi.milliseconds(clock));
+        Ok(())
+    })?;
+    Ok(answered.get())
+}
+
+/// `(milliseconds)`.
+fn sleep(caller: Caller<'_>, milliseconds: f64) -> HostResult<()> {
+    on_host(&caller, |env| {
+        env.count_call();
+        pause(env, Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default());
+        Ok(())
+    })
+    .map(drop)
+}
+
+fn pause(env: &GuestEnv, duration: Duration) {
+    let wait = env.wasi.lock().clock.sleep(duration);
+    if !wait.is_zero() {
+        env.gate.wait(Some(wait), || false);
+    }
+}
+
+/// `(descriptors, count, timeout) -> ready`, the timeout in milliseconds. What isn't ready now can't
+/// become so, since the guest has one thread and no connections: only the timeout passes.
+fn poll(caller: Caller<'_>, at: u32, count: u32, timeout: i32) -> HostResult {
+    let ready = answer(&caller, |wasi| wasi.poll_now(at, count, timeout < 0))?;
+    if ready == 0
+        && let Ok(milliseconds) = u64::try_from(timeout)
+    {
+        on_host(&caller, |env| {
+            pause(env, Duration::from_millis(milliseconds));
+            Ok(())
+        })?;
+    }
+    Ok(ready)
 }
 
 /// `poll_oneoff(subscriptions, events, count, out_count) -> errno`.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-const REALTIME: u32 = 0;
-const MONOTONIC: u32 = 1;
+pub(super) const REALTIME: u32 = 0;
+pub(super) const MONOTONIC: u32 = 1;
 const PROCESS_CPU: u32 = 2;
 const THREAD_CPU: u32 = 3;
 

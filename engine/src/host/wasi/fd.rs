@@ -74,7 +74,12 @@ impl Wasi {
     }
 
     pub(crate) fn fd_filestat_get(&mut self, fd: u32, out: u32) -> Result {
-        let filestat = match self.open.get(fd)? {
+        let filestat = self.filestat_of(fd)?;
+        self.guest.write(out, &filestat.encode())
+    }
+
+    pub(super) fn filestat_of(&self, fd: u32) -> Result<Filestat> {
+        Ok(match self.open.get(fd)? {
             Open::Stdin | Open::Stdout | Open::Stderr => Filestat::stream(fd),
             Open::Folder { base: Base::Node(node), .. } if self.tree.node(*node).is_err() => {
                 Filestat::removed_folder(*node)
@@ -88,8 +93,7 @@ impl Wasi {
             Open::HostFile { file, .. } => Filestat::host(&mount::stat_file(file)?),
             Open::Channel(channel) => Filestat::channel(fd, *channel),
             Open::Network(_) => Filestat::socket(fd),
-        };
-        self.guest.write(out, &filestat.encode())
+        })
     }
 
     pub(crate) fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result {
@@ -361,7 +365,7 @@ impl Wasi {
     }
 
     /// Returns the entries of an open folder as they were when it was last read from the start.
-    fn listing(&mut self, fd: u32, from_start: bool) -> Result<Arc<Vec<FolderEntry>>> {
+    pub(super) fn listing(&mut self, fd: u32, from_start: bool) -> Result<Arc<Vec<FolderEntry>>> {
         let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
             return Err(Errno::NotFolder);
         };
@@ -462,7 +466,12 @@ impl Wasi {
         }
     }
 
-    fn duplicate_from(&mut self, fd: u32, least: u32, closes_on_exec: bool) -> Result<u32> {
+    pub(super) fn duplicate_from(
+        &mut self,
+        fd: u32,
+        least: u32,
+        closes_on_exec: bool,
+    ) -> Result<u32> {
         self.open.get(fd)?;
         self.admit_descriptors(1)?;
         self.open.duplicate(fd, least, closes_on_exec, self.tree.quota().open)

@@ -25,10 +25,10 @@ const TRUNCATE: u32 = 8;
 
 const APPEND: u32 = 1;
 
-const SET_ACCESSED: u32 = 1;
-const ACCESSED_NOW: u32 = 2;
-const SET_MODIFIED: u32 = 4;
-const MODIFIED_NOW: u32 = 8;
+pub(super) const SET_ACCESSED: u32 = 1;
+pub(super) const ACCESSED_NOW: u32 = 2;
+pub(super) const SET_MODIFIED: u32 = 4;
+pub(super) const MODIFIED_NOW: u32 = 8;
 
 impl Wasi {
     pub(crate) fn path_create_directory(&mut self, fd: u32, path: u32, len: u32) -> Result {
@@ -56,14 +56,18 @@ impl Wasi {
         len: u32,
         out: u32,
     ) -> Result {
-        let path = Buffer { at: path, len };
+        let filestat = self.filestat_at(fd, flags, Buffer { at: path, len })?;
+        self.guest.write(out, &filestat.encode())
+    }
+
+    pub(super) fn filestat_at(&mut self, fd: u32, flags: u32, path: Buffer) -> Result<Filestat> {
         let filestat = self.place(fd, flags, path).and_then(|place| match place {
             ResolvedPath::Node(node) => Filestat::node(&self.tree, node),
             ResolvedPath::Host(place) => Ok(Filestat::host(&place.mount.stat(&place.path())?)),
             ResolvedPath::Vacant { .. } => Err(Errno::NoEntry),
         });
         self.note_missed(path, filestat.as_ref().err());
-        self.guest.write(out, &filestat?.encode())
+        filestat
     }
 
     pub(crate) fn path_filestat_set_times(
@@ -129,6 +133,22 @@ impl Wasi {
         out: u32,
     ) -> Result {
         let path = Buffer { at: path, len };
+        let closes_on_exec = more_flags & CLOSES_ON_EXEC != 0;
+        let opened = self.open_path(fd, look, path, how, rights, flags, closes_on_exec)?;
+        self.guest.write_u32(out, opened)
+    }
+
+    /// Opens a path. Returns its descriptor.
+    pub(super) fn open_path(
+        &mut self,
+        fd: u32,
+        look: u32,
+        path: Buffer,
+        how: u32,
+        rights: u64,
+        flags: u32,
+        closes_on_exec: bool,
+    ) -> Result<u32> {
         let opened = self.open_at(fd, look, path, how, rights, flags);
         if how & CREATE == 0 {
             self.note_missed(path, opened.as_ref().err());
@@ -136,8 +156,8 @@ impl Wasi {
             self.sought.forget(&self.guest.text(path, MOST_PATH_BYTES)?);
         }
         let opened = opened?;
-        self.open.set_closes_on_exec(opened, more_flags & CLOSES_ON_EXEC != 0)?;
-        self.guest.write_u32(out, opened)
+        self.open.set_closes_on_exec(opened, closes_on_exec)?;
+        Ok(opened)
     }
 
     /// Notes that a path was to be read, if the reason why it wasn't is that nothing is there.
@@ -200,7 +220,14 @@ impl Wasi {
         buffer_len: u32,
         out: u32,
     ) -> Result {
-        let node = match self.place(fd, 0, Buffer { at: path, len })? {
+        let into = Buffer { at: buffer, len: buffer_len };
+        let count = self.read_link(fd, Buffer { at: path, len }, into)?;
+        self.guest.write_u32(out, count)
+    }
+
+    /// Writes where a link leads, as far as that fits. Returns the length of what is written.
+    pub(super) fn read_link(&mut self, fd: u32, path: Buffer, into: Buffer) -> Result<u32> {
+        let node = match self.place(fd, 0, path)? {
             ResolvedPath::Node(node) => node,
             ResolvedPath::Vacant { .. } => return Err(Errno::NoEntry),
             ResolvedPath::Host(place) => {
@@ -211,9 +238,9 @@ impl Wasi {
         let NodeKind::Link(target) = &self.tree.node(node)?.kind else {
             return Err(Errno::Invalid);
         };
-        let count = target.len().min(buffer_len as usize);
-        self.guest.write(buffer, &target.as_bytes()[..count])?;
-        self.guest.write_u32(out, count as u32)
+        let count = target.len().min(into.len as usize);
+        self.guest.write(into.at, &target.as_bytes()[..count])?;
+        Ok(count as u32)
     }
 
     pub(crate) fn path_remove_directory(&mut self, fd: u32, path: u32, len: u32) -> Result {
@@ -273,14 +300,14 @@ impl Wasi {
 
     /// Resolves a path of the guest.
     fn place(&self, fd: u32, flags: u32, path: Buffer) -> Result<ResolvedPath> {
-        let base = self.open.base(fd)?;
+        let base = self.base(fd)?;
         let path = self.guest.text(path, MOST_PATH_BYTES)?;
         let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
         resolve(&self.tree, base, &path, links).map_err(gone)
     }
 
     /// Resolves a path of the guest to a node that isn't in a mounted folder.
-    fn own_node(&self, fd: u32, flags: u32, path: Buffer) -> Result<NodeId> {
+    pub(super) fn own_node(&self, fd: u32, flags: u32, path: Buffer) -> Result<NodeId> {
         match self.place(fd, flags, path)? {
             ResolvedPath::Node(node) => Ok(node),
             ResolvedPath::Host(_) => Err(Errno::ReadOnly),
@@ -290,7 +317,7 @@ impl Wasi {
 
     /// Resolves a path of the guest at which something is to be made, moved or removed.
     fn parent(&mut self, fd: u32, path: Buffer) -> Result<(NodeId, std::sync::Arc<str>, bool)> {
-        let base = self.open.base(fd)?;
+        let base = self.base(fd)?;
         let path = self.guest.text(path, MOST_PATH_BYTES)?;
         self.sought.forget(&path);
         resolve_parent(&self.tree, base, &path).map_err(gone)
@@ -428,7 +455,7 @@ impl Wasi {
     }
 
     /// Returns the current folder, if it still exists.
-    fn workdir(&self) -> Result<Base> {
+    pub(super) fn workdir(&self) -> Result<Base> {
         self.folder(Base::Node(NodeId::ROOT), &self.workdir)
     }
 

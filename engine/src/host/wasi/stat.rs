@@ -1,5 +1,5 @@
 //! What `stat` and its relatives report. Layouts: WASI preview 1, `filestat` (64 bytes) and
-//! `fdstat` (24 bytes).
+//! `fdstat` (24 bytes); Emscripten, `struct stat` (96 bytes).
 
 use super::descriptors::{Channel, FolderEntry, Open, OpenAccess};
 use crate::errno::Result;
@@ -23,8 +23,12 @@ pub(super) const RIGHT_WRITE: u64 = 1 << 6;
 /// library.
 const EVERY_RIGHT: u64 = (1 << 30) - 1;
 
-const APPEND: u16 = 1;
+pub(super) const APPEND: u32 = 1;
 pub(super) const NONBLOCKING: u32 = 4;
+
+/// What `stat` says about reading and writing at once.
+const BLOCK_BYTES: u32 = 4096;
+const NANOSECONDS: u64 = 1_000_000_000;
 
 /// The device numbers of in-memory files and of mounted folders.
 const DEVICE_MEMORY: u64 = 1;
@@ -104,6 +108,35 @@ impl Filestat {
         }
         bytes
     }
+
+    pub(super) fn encode_for_emscripten(&self) -> [u8; 96] {
+        let mut bytes = [0; 96];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, &(self.device as u32).to_le_bytes());
+        put(4, &mode(self.kind).to_le_bytes());
+        put(8, &(self.links as u32).to_le_bytes());
+        put(24, &self.len.to_le_bytes());
+        put(32, &BLOCK_BYTES.to_le_bytes());
+        put(36, &(self.len.div_ceil(512) as u32).to_le_bytes());
+        for (at, time) in [(40, self.accessed), (56, self.modified), (72, self.changed)] {
+            put(at, &(time / NANOSECONDS).to_le_bytes());
+            put(at + 8, &((time % NANOSECONDS) as u32).to_le_bytes());
+        }
+        put(88, &self.inode.to_le_bytes());
+        bytes
+    }
+}
+
+/// Returns a kind of file as Linux has it, and permissions, which a guest always has.
+pub(super) fn mode(kind: u8) -> u32 {
+    match kind {
+        FOLDER => 0o040_755,
+        FILE => 0o100_644,
+        LINK => 0o120_777,
+        STREAM => 0o020_666,
+        SOCKET => 0o140_666,
+        _ => 0o010_666,
+    }
 }
 
 /// Encodes type, flags and rights of an open descriptor.
@@ -140,7 +173,7 @@ fn kind_of(channel: Channel) -> u8 {
 
 /// Returns the flags of a file that was opened with `access`.
 fn flags(access: OpenAccess) -> u16 {
-    if access.append { APPEND } else { 0 }
+    if access.append { APPEND as u16 } else { 0 }
 }
 
 /// Returns the rights of a file that was opened with `access`.

@@ -21,6 +21,7 @@ use crate::run::transcript::Transcript;
 
 mod bound;
 mod channels;
+mod emscripten;
 mod fuzz;
 mod python;
 

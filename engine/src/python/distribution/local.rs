@@ -6,24 +6,29 @@
 //! FOLDER        python.wasm, or the only file *.wasm in it; its library as above
 //! FILE.whl      the only file *.wasm in the wheel, which brings its library along
 //! FILE.webc     the module of its command, and its volumes' library (`webc.rs`)
+//! FILE.tgz      Pyodide's package of npm, as `npm pack` fetches it (`pyodide.rs`)
 //! ```
 //!
 //! A file's first bytes say what it is, whatever its name.
 //!
-//! The library appears in the guest below `/usr/local/lib`, where CPython looks for it. Nothing of
-//! the build is copied into the cache except what it compiles to.
+//! The library appears in the guest below `/usr/local/lib`, where CPython looks for it. A module that
+//! was made for JavaScript is translated (`python/emscripten.rs`), and its library appears where it
+//! says. Nothing of the build is copied into the cache except what it compiles to.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::cause::Cause;
 use crate::error::{EngineError, PythonError};
+use crate::python::emscripten;
 use crate::python::library::LibraryFile;
 
+pub(crate) mod pyodide;
 #[cfg(feature = "wasix")]
 mod webc;
 
@@ -59,8 +64,12 @@ pub(crate) struct LocalBuild {
     module: (PathBuf, ModuleFile),
     /// Of that file.
     pub(super) sha256: String,
+    /// What stands for the module in keys: that hash, and the version of a translation.
+    pub(super) module_id: String,
     pub(super) library: Vec<LibraryFile>,
     pub(super) library_sha256: String,
+    /// Its open folder in the cache, which marks it as in use.
+    _held: Option<Arc<File>>,
 }
 
 /// What a module comes in.
@@ -69,6 +78,7 @@ enum ModuleFile {
     Wasm,
     Wheel,
     Webc,
+    Npm,
 }
 
 impl ModuleFile {
@@ -77,6 +87,8 @@ impl ModuleFile {
             Self::Webc
         } else if contents.starts_with(b"PK\x03\x04") {
             Self::Wheel
+        } else if contents.starts_with(b"\x1f\x8b") {
+            Self::Npm
         } else {
             Self::Wasm
         }
@@ -95,10 +107,21 @@ impl LocalBuild {
         let contents = read_bounded(&file).map_err(failed)?;
         let sha256 = hex::encode(Sha256::digest(&contents));
         let kind = ModuleFile::of(&contents);
-        let library = match kind {
-            ModuleFile::Wasm => library_beside(&file).map_err(failed)?,
-            ModuleFile::Wheel => Vec::new(),
-            ModuleFile::Webc => in_guest(webc::library(contents).map_err(unusable)?),
+        let (library, is_translated) = match kind {
+            ModuleFile::Wasm if emscripten::is_one(&contents) => {
+                (pyodide::library_beside(&contents, &file).map_err(failed)?, true)
+            }
+            ModuleFile::Wasm => (library_beside(&file).map_err(failed)?, false),
+            ModuleFile::Wheel => (Vec::new(), false),
+            ModuleFile::Webc => (in_guest(webc::library(contents).map_err(unusable)?), false),
+            ModuleFile::Npm => {
+                let (module, library) = pyodide::unpack(&contents).map_err(failed)?;
+                (pyodide::library(&module, library).map_err(failed)?, true)
+            }
+        };
+        let module_id = match is_translated {
+            true => format!("{sha256} {}", emscripten::VERSION),
+            false => sha256.clone(),
         };
         let mut hasher = Sha256::new();
         for file in &library {
@@ -110,7 +133,15 @@ impl LocalBuild {
         let library_sha256 = hex::encode(hasher.finalize());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({})", &sha256[..12]);
-        Ok(Self { name, module: (file, kind), sha256, library, library_sha256 })
+        Ok(Self {
+            name,
+            module: (file, kind),
+            sha256,
+            module_id,
+            library,
+            library_sha256,
+            _held: None,
+        })
     }
 
     /// Reads the WebAssembly module.
@@ -129,10 +160,14 @@ impl LocalBuild {
             ModuleFile::Wasm => contents,
             ModuleFile::Wheel => module_of_wheel(&contents).map_err(failed)?,
             ModuleFile::Webc => webc::module(contents).map_err(unusable)?,
+            ModuleFile::Npm => pyodide::unpack(&contents).map_err(failed)?.0,
         };
+        if emscripten::is_one(&wasm) {
+            return Ok(emscripten::translate(&wasm).map_err(unusable)?.into());
+        }
         if !wasm.starts_with(b"\0asm") {
             return Err(unusable(
-                "it isn't a WebAssembly module, a wheel or a package `.webc`".into(),
+                "it isn't a WebAssembly module, a wheel, or a package of wasmer or npm".into(),
             )
             .into());
         }

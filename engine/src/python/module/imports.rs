@@ -21,6 +21,10 @@ pub(crate) const THREADS: &str = "wasi";
 pub(crate) const THREAD_SPAWN: &str = "thread-spawn";
 /// The only import that isn't a function: a memory that threads share.
 pub(crate) const MEMORY: (&str, &str) = ("env", "memory");
+/// The namespace of Emscripten's functions.
+pub(crate) const EMSCRIPTEN: &str = "env";
+/// Emscripten's function that sleeps. Its C library has it, and would compute meanwhile.
+pub(crate) const SLEEP: &str = "emscripten_thread_sleep";
 /// The namespace of the call channel to the host.
 pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
@@ -85,6 +89,28 @@ pub(crate) const JUDGED: &[Judged] = &[
         "sock_recv sock_send sock_shutdown",
         "between the two sockets of `sock_pair`, and over connections",
     ),
+    served(
+        EMSCRIPTEN,
+        "__syscall_chdir __syscall_dup __syscall_dup3 __syscall_faccessat __syscall_fallocate \
+         __syscall_fchdir __syscall_fcntl64 __syscall_fdatasync __syscall_fstat64 \
+         __syscall_ftruncate64 __syscall_getcwd __syscall_getdents64 __syscall_lstat64 \
+         __syscall_mkdirat __syscall_newfstatat __syscall_openat __syscall_pipe \
+         __syscall_readlinkat __syscall_renameat __syscall_rmdir __syscall_stat64 \
+         __syscall_symlinkat __syscall_truncate64 __syscall_unlinkat __syscall_utimensat",
+        "files, as by WASI's functions",
+    ),
+    served(
+        EMSCRIPTEN,
+        "__syscall_chmod __syscall_fchmod __syscall_fchmodat2",
+        "nothing, for what exists: a guest may do with its files what it likes",
+    ),
+    served(EMSCRIPTEN, "__syscall_poll", "whether pipes are ready, as by `poll_oneoff`"),
+    served(
+        EMSCRIPTEN,
+        "_gmtime_js _localtime_js _mktime_js _timegm_js emscripten_date_now emscripten_get_now",
+        "the clocks of `clock_time_get`, and dates in UTC",
+    ),
+    served(EMSCRIPTEN, SLEEP, "sleeps"),
     served(HOST, HOST_CALL, "requests, replies and host functions"),
     served(
         THREADS,

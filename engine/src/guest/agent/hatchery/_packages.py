@@ -17,6 +17,7 @@ _NO_PROCESSES = (
 )
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
+_NO_JAVASCRIPT = "the sandbox has no JavaScript"
 _NO_INSTALLER = "packages are added to the image from outside"
 # What helps, by the reason.
 _REMEDIES = {_NO_NETWORK: "data", _NO_INSTALLER: "package"}
@@ -27,6 +28,7 @@ _REASONS = {
     **dict.fromkeys(("tkinter", "curses", "curses_panel", "idlelib"), _NO_SCREEN),
     **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
     **dict.fromkeys(("winreg", "msvcrt"), _NO_SYSTEM),
+    **dict.fromkeys(("js", "pyodide_core", "pyodide_js"), _NO_JAVASCRIPT),
 }
 # Packages by the names of their imports: those that contain or need machine code; and those that
 # are useless without a network, even where they load.

@@ -367,6 +367,9 @@ def install():
     for lock in (_thread.LockType, _thread.RLock):
         if not hasattr(lock, "_at_fork_reinit"):
             _waits.put(lock, {"_at_fork_reinit": refusal("_at_fork_reinit", NO_PROCESSES)})
+    if sys.platform == "emscripten":
+        # It needs functions of JavaScript, and would raise a `MemoryError` in place of an `ImportError`.
+        sys.modules["_ctypes"] = None
     time.sleep = _waits.sleep
     # There is no executable, which Python expresses by an empty string: programs that would read or
     # start it do without.

@@ -207,7 +207,7 @@ def install():
             setattr(_thread, name, starter(getattr(_thread, name)))
 
 
-if sys.platform == "wasi":
+if sys.platform in ("wasi", "emscripten"):
     try:
         install()
     except (AttributeError, ImportError, KeyError, ValueError):

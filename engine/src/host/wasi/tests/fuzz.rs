@@ -25,7 +25,7 @@ use crate::interrupt::gate::{Gate, ThreadGate};
 use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::python::library::{Library, LibraryFile};
-use crate::python::module::imports::{self, HOST, ImportRule, THREADS, WASI, WASIX};
+use crate::python::module::imports::{self, EMSCRIPTEN, HOST, ImportRule, THREADS, WASI, WASIX};
 use crate::python::module::new_engine;
 use crate::run::network::Destination;
 use crate::run::program::Deterministic;
@@ -226,7 +226,8 @@ fn is_refused(name: &str) -> bool {
 
 /// The functions that exist only in the binding, with the names of their parameters. `futex_wait`
 /// isn't here, since a futex without a timeout waits for a stop.
-const BOUND_ONLY: [(&str, &str, &[&str]); 9] = [
+const BOUND_ONLY: [(&str, &str, &[&str]); 10] = [
+    (EMSCRIPTEN, "__syscall_poll", &["at", "count", "timeout"]),
     (WASI, "poll_oneoff", &["at", "out", "count", "out"]),
     (WASI, "proc_exit", &["id"]),
     (WASIX, "callback_signal", &["path", "len"]),
@@ -264,10 +265,11 @@ fn forwarding_guest() -> (String, Vec<Forwarded>) {
     for (name, parameters) in binding::FUNCTIONS {
         let is_long = |ty: &str| ty.ends_with("64");
         let parameters = parameters.iter().map(|(name, ty)| ((*name).to_owned(), is_long(ty)));
-        let is_preview = imports::is_allowed(WASI, name);
+        let namespaces = [WASI, WASIX, EMSCRIPTEN];
+        let namespace = namespaces.into_iter().find(|one| imports::is_allowed(one, name));
         // It isn't imported by its own name.
         if *name != "fd_move" {
-            add(if is_preview { WASI } else { WASIX }, name, parameters.collect());
+            add(namespace.unwrap(), name, parameters.collect());
         }
     }
     for (namespace, name, parameters) in BOUND_ONLY {

@@ -1,0 +1,558 @@
+//! Builds that Emscripten made for JavaScript, as command builds.
+//!
+//! Such a module, Pyodide's CPython, imports WASI and a few hundred functions of JavaScript. This
+//! translation makes a command build of it, which needs none:
+//!
+//! - The functions that Hatchery serves stay imports (`host/emscripten.rs`). The others become functions
+//!   of the module that answer what a failure or nothing to do looks like.
+//! - `_start` calls the constructors and CPython's `main`, as in a program for WASI.
+//! - The tables of JavaScript's objects are always empty, and nothing writes to them.
+//! - Exceptions become those that wasmer knows (`exceptions.rs`).
+//! - Addresses of what other modules may bring are constants: zero, since there are none.
+
+use std::collections::HashMap;
+
+use wasm_encoder::{
+    BlockType, CodeSection, ConstExpr, ElementSection, Elements, Encode, EntityType, ExportKind,
+    ExportSection, Function, FunctionSection, HeapType, ImportSection, Instruction, MemArg, Module,
+    RawSection, SectionId, ValType,
+};
+use wasmparser::{
+    ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser, Payload, SectionLimited,
+    TypeRef,
+};
+
+use crate::cause::Cause;
+use crate::python::module::imports::{self, EMSCRIPTEN, SLEEP, WASI};
+use crate::python::module::shape::START;
+use exceptions::{EXCEPTION, Result, TagBlocks, unknown, value_type};
+
+mod exceptions;
+
+/// Changes whenever the same module is translated differently.
+pub(crate) const VERSION: &str = "emscripten 1";
+
+/// CPython's own limit of its stack would be all of the guest's, 10 MiB: before that, the native one
+/// ends.
+const C_STACK_BYTES: i32 = 512 << 10;
+const PAGE_BYTES: i64 = 64 << 10;
+/// The most arguments with which CPython calls through the trampoline.
+const MOST_ARGUMENTS: u32 = 3;
+/// The exit code of what aborts.
+const ABORTED: i32 = 134;
+const UTC: i32 = i32::from_le_bytes(*b"UTC\0");
+const I32: ValType = ValType::I32;
+
+/// What functions answer that aren't served, if it isn't zero. Errors are negative.
+const ANSWERS: [(&str, i32); 7] = [
+    ("__syscall_ioctl", -59),
+    ("__syscall_umask_js", 0o022),
+    ("_emscripten_system", -58),
+    ("_mmap_js", -58),
+    ("emscripten_get_heap_max", i32::MIN),
+    // By which it asks whether a stream is a terminal: no, with `ENOTTY`.
+    ("fd_fdstat_get", 59),
+    ("getaddrinfo", -4),
+];
+
+/// What doing nothing of this means.
+const NOTHING: [&str; 4] =
+    ["__syscall_fadvise64", "__syscall_fchown32", "__syscall_fchownat", "__syscall_getuid32_js"];
+
+fn answered(name: &str) -> i32 {
+    match ANSWERS.iter().find(|(named, _)| *named == name) {
+        Some((_, answer)) => *answer,
+        None if name.starts_with("__syscall_") && !NOTHING.contains(&name) => -58,
+        None => 0,
+    }
+}
+
+/// Returns whether a module was made for Emscripten's JavaScript: its first section says so.
+pub(crate) fn is_one(wasm: &[u8]) -> bool {
+    matches!(
+        Parser::new(0).parse_all(wasm).nth(1),
+        Some(Ok(Payload::CustomSection(section))) if section.name() == "dylink.0"
+    )
+}
+
+/// What the module has, as far as the translation needs it.
+#[derive(Default)]
+struct Parts<'a> {
+    types: Vec<FuncType>,
+    tags: Vec<u32>,
+    /// The imported functions, with namespaces and types.
+    imports: Vec<(&'a str, &'a str, u32)>,
+    /// The number of imported globals.
+    globals: u32,
+    /// The types of its own functions.
+    functions: Vec<u32>,
+    exports: HashMap<&'a str, u32>,
+    /// The functions of the first table, and the slot of the first of them.
+    table: Vec<u32>,
+    first_slot: usize,
+}
+
+fn read(wasm: &[u8]) -> Result<Parts<'_>> {
+    let mut parts = Parts::default();
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload? {
+            Payload::TypeSection(types) => {
+                for ty in types.into_iter_err_on_gc_types() {
+                    parts.types.push(ty?);
+                }
+            }
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let import = import?;
+                    match import.ty {
+                        TypeRef::Func(ty) => parts.imports.push((import.module, import.name, ty)),
+                        TypeRef::Global(global)
+                            if global.content_type == wasmparser::ValType::I32 =>
+                        {
+                            parts.globals += 1;
+                        }
+                        _ => return Err(unknown("an import that is no function and no address")),
+                    }
+                }
+            }
+            Payload::FunctionSection(functions) => {
+                parts.functions = functions.into_iter().collect::<Result<_, _>>()?;
+            }
+            Payload::TagSection(tags) => {
+                for tag in tags {
+                    parts.tags.push(tag?.func_type_idx);
+                }
+            }
+            Payload::ExportSection(exports) => {
+                for export in exports {
+                    let export = export?;
+                    if export.kind == ExternalKind::Func {
+                        parts.exports.insert(export.name, export.index);
+                    }
+                }
+            }
+            Payload::ElementSection(elements) => {
+                for element in elements {
+                    let element = element?;
+                    let (
+                        ElementKind::Active { table_index: None | Some(0), offset_expr },
+                        ElementItems::Functions(functions),
+                        true,
+                    ) = (element.kind, element.items, parts.table.is_empty())
+                    else {
+                        return Err(unknown("a table that isn't filled once, by numbers"));
+                    };
+                    let first = constant(&offset_expr);
+                    parts.first_slot = first.ok_or(unknown("a table filled from somewhere"))?;
+                    parts.table = functions.into_iter().collect::<Result<_, _>>()?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(parts)
+}
+
+fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<usize> {
+    match expression.get_operators_reader().read() {
+        Ok(Operator::I32Const { value }) => usize::try_from(value).ok().filter(|at| *at < 1 << 20),
+        _ => None,
+    }
+}
+
+impl Parts<'_> {
+    fn signature(&self, function: u32) -> Option<&FuncType> {
+        let function = function as usize;
+        let ty = match self.imports.get(function) {
+            Some((_, _, ty)) => *ty,
+            None => *self.functions.get(function - self.imports.len())?,
+        };
+        self.types.get(ty as usize)
+    }
+
+    fn export(&self, name: &str) -> Result<u32> {
+        self.exports.get(name).copied().ok_or(unknown("a function that starts it is missing"))
+    }
+}
+
+/// Translates a module.
+///
+/// # Errors
+/// It isn't one of those that this knows.
+pub(crate) fn translate(wasm: &[u8]) -> Result<Vec<u8>, Cause> {
+    let translated = read(wasm).and_then(|parts| Translation::new(&parts)?.module(wasm));
+    translated.map_err(Cause::new)
+}
+
+struct Translation<'a> {
+    parts: &'a Parts<'a>,
+    /// Types that are appended to the module's.
+    types: Vec<(Vec<ValType>, Vec<ValType>)>,
+    tags: Vec<TagBlocks>,
+    /// The functions that stay imports.
+    imports: Vec<(&'a str, &'a str, u32)>,
+    /// The functions in place of imports and for them, with their types; they come before the
+    /// module's own.
+    replaced: Vec<(u32, Function)>,
+    /// The first of three functions: what reads, writes and grows the tables of JavaScript's objects.
+    objects: u32,
+    start: (u32, Function),
+    /// The new numbers of all functions.
+    functions: Vec<u32>,
+}
+
+impl<'a> Translation<'a> {
+    fn new(parts: &'a Parts<'a>) -> Result<Self> {
+        let mut one = Self {
+            parts,
+            types: Vec::new(),
+            tags: Vec::new(),
+            imports: Vec::new(),
+            replaced: Vec::new(),
+            objects: 0,
+            start: (0, Function::new([])),
+            functions: vec![0; parts.imports.len()],
+        };
+        for ty in &parts.tags {
+            let ty = parts.types.get(*ty as usize).ok_or(unknown("a tag without type"))?;
+            let carried =
+                ty.params().iter().map(|ty| value_type(*ty)).collect::<Result<Vec<_>>>()?;
+            let with_exception = [&carried[..], &[EXCEPTION]].concat();
+            let blocks = [carried, with_exception].map(|results| match results[..] {
+                [] => BlockType::Empty,
+                [ty] => BlockType::Result(ty),
+                _ => BlockType::FunctionType(one.type_of(Vec::new(), results)),
+            });
+            let [carried, with_exception] = blocks;
+            one.tags.push(TagBlocks { carried, with_exception });
+        }
+        let is_served = |module: &str, name: &str| {
+            imports::is_allowed(module, name) && ANSWERS.iter().all(|(one, _)| *one != name)
+        };
+        for (number, import) in parts.imports.iter().enumerate() {
+            if is_served(import.0, import.1) {
+                one.functions[number] = one.imports.len() as u32;
+                one.imports.push(*import);
+            }
+        }
+        let two = one.type_of(vec![I32, I32], vec![I32]);
+        let [sizes, arguments] =
+            ["args_sizes_get", "args_get"].map(|name| one.import(WASI, name, two));
+        let sleeps = one.type_of(vec![ValType::F64], Vec::new());
+        let sleep = one.import(EMSCRIPTEN, SLEEP, sleeps);
+        for (number, (module, name, ty)) in parts.imports.iter().enumerate() {
+            if !is_served(module, name) {
+                one.functions[number] = (one.imports.len() + one.replaced.len()) as u32;
+                let function = one.answer(name, *ty)?;
+                one.replaced.push((*ty, function));
+            }
+        }
+        one.objects = (one.imports.len() + one.replaced.len()) as u32;
+        let object = ValType::EXTERNREF;
+        for (parameters, results) in [
+            (vec![I32], vec![object]),
+            (vec![I32, object], Vec::new()),
+            (vec![object, I32], vec![I32]),
+        ] {
+            let ty = one.type_of(parameters, results.clone());
+            one.replaced.push((ty, one.nothing(&results)?));
+        }
+        let first = one.imports.len() + one.replaced.len();
+        one.functions.extend((0..parts.functions.len()).map(|number| (first + number) as u32));
+        // It would look at the clock until the time is over.
+        one.functions[parts.export(SLEEP)? as usize] = sleep;
+        one.start = (one.type_of(Vec::new(), Vec::new()), one.start(sizes, arguments)?);
+        Ok(one)
+    }
+
+    /// Returns the number of a type, which is appended if it wasn't before.
+    fn type_of(&mut self, parameters: Vec<ValType>, results: Vec<ValType>) -> u32 {
+        let ty = (parameters, results);
+        let known = self.types.iter().position(|one| *one == ty);
+        let number = known.unwrap_or_else(|| {
+            self.types.push(ty);
+            self.types.len() - 1
+        });
+        (self.parts.types.len() + number) as u32
+    }
+
+    fn import(&mut self, module: &'static str, name: &'static str, ty: u32) -> u32 {
+        self.imports.push((module, name, ty));
+        self.imports.len() as u32 - 1
+    }
+
+    /// Returns the new number of a function that the module exports or imports.
+    fn named(&self, name: &str) -> Result<u32> {
+        let imported = self.parts.imports.iter().position(|import| import.1 == name);
+        let number = match imported {
+            Some(number) => number,
+            None => self.parts.export(name)? as usize,
+        };
+        Ok(self.functions[number])
+    }
+
+    /// Returns the function that takes the place of an import.
+    fn answer(&mut self, name: &str, ty: u32) -> Result<Function> {
+        let mut function = Function::new([]);
+        let mut code = function.instructions();
+        match name {
+            "_PyEM_TrampolineCall_JS" => return Ok(self.trampoline()),
+            "emscripten_resize_heap" => {
+                // (bytes) -> is_done
+                code.local_get(0).i64_extend_i32_u().i64_const(PAGE_BYTES - 1).i64_add();
+                code.i64_const(PAGE_BYTES).i64_div_u().i32_wrap_i64();
+                code.memory_size(0).i32_sub().memory_grow(0).i32_const(-1).i32_ne();
+            }
+            "_tzset_js" => {
+                // (seconds, has_summer_time, name, summer_name)
+                let word = MemArg { offset: 0, align: 0, memory_index: 0 };
+                for (place, value) in [(0, 0), (1, 0), (2, UTC), (3, UTC)] {
+                    code.local_get(place).i32_const(value).i32_store(word);
+                }
+            }
+            "__call_sighandler" => {
+                // (handler, signal)
+                let ty = self.type_of(vec![I32], Vec::new());
+                code.local_get(1).local_get(0).call_indirect(0, ty);
+            }
+            "exit" => _ = code.local_get(0).call(self.named("proc_exit")?),
+            "_abort_js" | "__assert_fail" => {
+                code.i32_const(ABORTED).call(self.named("proc_exit")?).unreachable();
+            }
+            name => {
+                let ty =
+                    self.parts.types.get(ty as usize).ok_or(unknown("an import without type"))?;
+                match (ty.results(), answered(name)) {
+                    ([wasmparser::ValType::I32], answer) => _ = code.i32_const(answer),
+                    (results, 0) => {
+                        let results = results.iter().map(|ty| value_type(*ty));
+                        let results = results.collect::<Result<Vec<_>>>()?;
+                        return self.nothing(&results);
+                    }
+                    _ => return Err(unknown("a result of an unknown type")),
+                }
+            }
+        }
+        code.end();
+        Ok(function)
+    }
+
+    /// Returns a function whose results are zeros and null.
+    fn nothing(&self, results: &[ValType]) -> Result<Function> {
+        let mut function = Function::new([]);
+        let mut code = function.instructions();
+        for result in results {
+            match result {
+                ValType::I32 => code.i32_const(0),
+                ValType::I64 => code.i64_const(0),
+                ValType::F64 => code.f64_const(0.0.into()),
+                &ValType::EXTERNREF => code.ref_null(HeapType::EXTERN),
+                _ => return Err(unknown("a result of an unknown type")),
+            };
+        }
+        code.end();
+        Ok(function)
+    }
+
+    /// Returns a function that calls a function of the table with as many of three arguments as it
+    /// takes: `(function, a, b, c)`. Without JavaScript nothing tells a function's type, but what
+    /// is in the table is known.
+    fn trampoline(&mut self) -> Function {
+        let number = wasmparser::ValType::I32;
+        let arguments = |function: &u32| match self.parts.signature(*function) {
+            Some(ty) if ty.results() == [number] && ty.params().iter().all(|ty| *ty == number) => {
+                (ty.params().len() as u32).min(MOST_ARGUMENTS + 1)
+            }
+            _ => MOST_ARGUMENTS + 1,
+        };
+        let before = std::iter::repeat_n(MOST_ARGUMENTS + 1, self.parts.first_slot);
+        let slots: Vec<_> = before.chain(self.parts.table.iter().map(arguments)).collect();
+        let mut function = Function::new([]);
+        let mut code = function.instructions();
+        for _ in 0..MOST_ARGUMENTS + 2 {
+            code.block(BlockType::Empty);
+        }
+        code.local_get(0).br_table(slots, MOST_ARGUMENTS + 1).end();
+        for count in 0..=MOST_ARGUMENTS {
+            let ty = self.type_of(vec![I32; count as usize], vec![I32]);
+            for argument in 1..=count {
+                code.local_get(argument);
+            }
+            code.local_get(0).call_indirect(0, ty).return_().end();
+        }
+        // CPython reports that it has no result and no exception.
+        code.i32_const(0).end();
+        function
+    }
+
+    /// Returns `_start`.
+    fn start(&self, sizes: u32, arguments: u32) -> Result<Function> {
+        let word = |offset| MemArg { offset, align: 2, memory_index: 0 };
+        let top = self.named("emscripten_stack_get_base")?;
+        let (malloc, calloc) = (self.named("malloc")?, self.named("calloc")?);
+        // Where the sizes are, and then the pointers; and the texts.
+        let (at, texts) = (0, 1);
+        let mut function = Function::new([(2, I32)]);
+        let mut code = function.instructions();
+        code.call(self.named("emscripten_stack_init")?);
+        code.call(self.named("__wasm_call_ctors")?);
+        // After the constructors, which may set the limits again.
+        code.call(top).call(top).i32_const(C_STACK_BYTES).i32_sub();
+        code.call(self.named("emscripten_stack_set_limits")?);
+        code.i32_const(8).call(malloc).local_tee(at);
+        code.local_get(at).i32_const(4).i32_add().call(sizes).drop();
+        code.local_get(at).i32_load(word(4)).call(malloc).local_set(texts);
+        // `argc`, then `argv`, which a null ends.
+        code.local_get(at).i32_load(word(0));
+        code.local_get(at).i32_load(word(0)).i32_const(1).i32_add();
+        code.i32_const(4).call(calloc).local_tee(at);
+        code.local_get(at).local_get(texts).call(arguments).drop();
+        code.call(self.named("Py_BytesMain")?).call(self.named("proc_exit")?).end();
+        Ok(function)
+    }
+}
+
+impl Translation<'_> {
+    fn module(&self, wasm: &[u8]) -> Result<Vec<u8>> {
+        let mut module = Module::new();
+        let mut code = CodeSection::new();
+        let mut number = self.parts.imports.len() as u32;
+        for payload in Parser::new(0).parse_all(wasm) {
+            let payload = payload?;
+            match payload {
+                Payload::CustomSection(_) => {}
+                Payload::TypeSection(types) => {
+                    let mut added = Vec::new();
+                    for (parameters, results) in &self.types {
+                        added.push(FUNCTION_TYPE);
+                        parameters.encode(&mut added);
+                        results.encode(&mut added);
+                    }
+                    let section = extended(wasm, &types, (0, &[]), (self.types.len(), &added))?;
+                    module.section(&RawSection { id: SectionId::Type.into(), data: &section });
+                }
+                Payload::ImportSection(_) => {
+                    let mut imports = ImportSection::new();
+                    for (module, name, ty) in &self.imports {
+                        imports.import(module, name, EntityType::Function(*ty));
+                    }
+                    module.section(&imports);
+                }
+                Payload::FunctionSection(_) => {
+                    let mut functions = FunctionSection::new();
+                    let types = self.replaced.iter().map(|(ty, _)| ty).chain(&self.parts.functions);
+                    types.chain([&self.start.0]).for_each(|ty| _ = functions.function(*ty));
+                    module.section(&functions);
+                }
+                Payload::GlobalSection(globals) => {
+                    let addresses = NO_ADDRESS.repeat(self.parts.globals as usize);
+                    let before = (self.parts.globals as usize, &addresses[..]);
+                    let section = extended(wasm, &globals, before, (0, &[]))?;
+                    module.section(&RawSection { id: SectionId::Global.into(), data: &section });
+                }
+                Payload::ExportSection(exports) => {
+                    let mut kept = ExportSection::new();
+                    for export in exports {
+                        let export = export?;
+                        if export.kind == ExternalKind::Memory {
+                            kept.export(export.name, ExportKind::Memory, export.index);
+                        }
+                    }
+                    let start =
+                        self.imports.len() + self.replaced.len() + self.parts.functions.len();
+                    kept.export(START, ExportKind::Func, start as u32);
+                    module.section(&kept);
+                }
+                Payload::ElementSection(_) => {
+                    let functions =
+                        self.parts.table.iter().map(|function| self.numbered(*function));
+                    let functions = functions.collect::<Result<Vec<_>>>()?;
+                    let first = ConstExpr::i32_const(self.parts.first_slot as i32);
+                    let mut elements = ElementSection::new();
+                    elements.active(None, &first, Elements::Functions(functions.into()));
+                    module.section(&elements);
+                }
+                Payload::CodeSectionStart { .. } => {
+                    self.replaced.iter().for_each(|(_, function)| _ = code.function(function));
+                }
+                Payload::CodeSectionEntry(body) => {
+                    let ty = self.parts.signature(number);
+                    let parameters = ty.ok_or(unknown("a function without type"))?.params().len();
+                    let replace = |operator: &Operator<'_>| self.replace(operator);
+                    code.raw(&exceptions::translate(
+                        &self.tags,
+                        parameters as u32,
+                        &body,
+                        &replace,
+                    )?);
+                    number += 1;
+                    if code.len() as usize == self.replaced.len() + self.parts.functions.len() {
+                        code.function(&self.start.1);
+                        module.section(&code);
+                    }
+                }
+                Payload::StartSection { .. } => return Err(unknown("a start function")),
+                payload => {
+                    if let Some((id, range)) = payload.as_section() {
+                        let data = part(wasm, range.start, range.end)?;
+                        module.section(&RawSection { id, data });
+                    }
+                }
+            }
+        }
+        Ok(module.finish())
+    }
+
+    /// Returns what takes the place of an operator. The first table has functions, and the others
+    /// objects of JavaScript.
+    fn replace(&self, operator: &Operator<'_>) -> Option<Instruction<'static>> {
+        match operator {
+            Operator::Call { function_index } => {
+                self.numbered(*function_index).ok().map(Instruction::Call)
+            }
+            Operator::RefFunc { function_index } => {
+                self.numbered(*function_index).ok().map(Instruction::RefFunc)
+            }
+            Operator::TableGet { table: 1.. } => Some(Instruction::Call(self.objects)),
+            Operator::TableSet { table: 1.. } => Some(Instruction::Call(self.objects + 1)),
+            Operator::TableGrow { table: 1.. } => Some(Instruction::Call(self.objects + 2)),
+            Operator::TableSize { table: 1.. } => Some(Instruction::I32Const(0)),
+            _ => None,
+        }
+    }
+
+    fn numbered(&self, function: u32) -> Result<u32> {
+        let number = self.functions.get(function as usize).copied();
+        number.ok_or(unknown("a function that isn't there"))
+    }
+}
+
+/// The first byte of a function's type.
+const FUNCTION_TYPE: u8 = 0x60;
+/// The constant global that is zero.
+const NO_ADDRESS: [u8; 5] = [0x7f, 0, 0x41, 0, 0x0b];
+
+/// Returns a section with more entries, each given as their number and bytes.
+fn extended<T>(
+    wasm: &[u8],
+    section: &SectionLimited<'_, T>,
+    before: (usize, &[u8]),
+    after: (usize, &[u8]),
+) -> Result<Vec<u8>> {
+    let own = part(wasm, section.range().start, section.range().end)?;
+    // Behind their number.
+    let number = own.iter().position(|byte| byte & 0x80 == 0).map_or(0, |last| last + 1);
+    let mut bytes = Vec::new();
+    (before.0 + section.count() as usize + after.0).encode(&mut bytes);
+    bytes.extend([before.1, &own[number..], after.1].concat());
+    Ok(bytes)
+}
+
+fn part(wasm: &[u8], start: u64, end: u64) -> Result<&[u8]> {
+    let place = |at| usize::try_from(at).ok();
+    let part = place(start).zip(place(end)).and_then(|(start, end)| wasm.get(start..end));
+    part.ok_or(unknown("a section that is elsewhere"))
+}
+
+#[cfg(test)]
+mod tests;
