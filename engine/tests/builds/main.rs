@@ -1,5 +1,5 @@
 //! Python builds that the user brings. These are a CPython from a registry that wasn't made for
-//! Hatchery, and one for WASIX if it is available.
+//! Hatchery, one that was made for JavaScript, and one for WASIX if it is available.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use engine::{
     StopHandle, Verdict,
 };
 
+use serde_json::json;
 use test_support::found;
 
 mod network;
@@ -178,6 +179,53 @@ fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
     let source = "import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    return x + 1\n\
                   asyncio.run(f())";
     assert_eq!(value(&run(&mut interpreter, source).0), 42);
+}
+
+#[test]
+fn a_module_for_javascript_runs_without_it() {
+    let Some(engine) = named("pyodide") else { return };
+    let mut interpreter = image(engine).start().expect("it works here");
+    for (source, expected) in [
+        ("import sys\n[*sys.version_info[:2], sys.platform]", json!([3, 14, "emscripten"])),
+        (
+            "a, b = [], []\nfor _ in range(100_000): a, b = [a], [b]\n\
+             def is_too_deep(function):\n    try: function()\n\
+             \x20   except RecursionError: return True\n\
+             [is_too_deep(lambda: repr(a)), is_too_deep(lambda: a == b)]",
+            json!([true, true]),
+        ),
+        ("import os, sys\n[sys.stdout.isatty(), os.isatty(0)]", json!([false, false])),
+        (
+            "def missing(name):\n    try: __import__(name)\n\
+             \x20   except ImportError as error: return error.name\n\
+             [missing(name) for name in ('js', '_pyodide_core', 'ctypes')]",
+            json!(["js", "_pyodide_core", "_ctypes"]),
+        ),
+        (
+            "import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    return 42\n\
+             asyncio.run(f())",
+            json!(42),
+        ),
+        (
+            "import time\nbefore = time.process_time()\ntime.sleep(0.3)\n\
+             time.process_time() - before < 0.1",
+            json!(true),
+        ),
+        (
+            "import sqlite3\nfirst, second = (sqlite3.connect('/tmp/a.db') for _ in range(2))\n\
+             first.execute('create table t (n)'); first.execute('insert into t values (7)')\n\
+             first.commit(); second.execute('select n from t').fetchall()",
+            json!([[7]]),
+        ),
+    ] {
+        assert_eq!(value(&run(&mut interpreter, source).0), expected, "{source}");
+    }
+    let limits = Limits { wall_time: Duration::from_millis(100), ..Limits::default() };
+    for source in ["while True: pass", "import time\ntime.sleep(100)"] {
+        let (outcome, afterwards) = run_within(&mut interpreter, source, &limits);
+        let Verdict::Limit(hit) = outcome.verdict else { panic!("{source}: {outcome:?}") };
+        assert_eq!((hit.limit, afterwards), (LimitKind::Wall, Afterwards::Usable), "{source}");
+    }
 }
 
 /// Returns an interpreter of the build with threads.

@@ -12,7 +12,7 @@ use super::path::{ACCESSED_NOW, MODIFIED_NOW, SET_ACCESSED, SET_MODIFIED};
 use super::stat::{self, mode};
 use crate::errno::{Errno, Result};
 use crate::files::quota::MOST_PATH_BYTES;
-use crate::files::resolve::{Base, absolute};
+use crate::files::resolve::Base;
 
 /// In place of a folder's descriptor: the current folder, `AT_FDCWD`.
 pub(super) const CURRENT_FOLDER: u32 = (-100_i32).cast_unsigned();
@@ -113,8 +113,7 @@ impl Wasi {
     }
 
     pub(crate) fn __syscall_fchdir(&mut self, fd: u32) -> Result<u32> {
-        self.workdir = absolute(&self.tree, &self.open.base(fd)?)?.into();
-        Ok(0)
+        self.enter(&self.open.base(fd)?).map(|()| 0)
     }
 
     pub(crate) fn __syscall_getcwd(&mut self, at: u32, len: u32) -> Result<u32> {

@@ -433,7 +433,12 @@ impl Wasi {
     pub(crate) fn chdir(&mut self, path: u32, len: u32) -> Result {
         let path = self.guest.text(Buffer { at: path, len }, MOST_PATH_BYTES)?;
         let from = if path.starts_with('/') { Base::Node(NodeId::ROOT) } else { self.workdir()? };
-        let path = absolute(&self.tree, &self.folder(from, &path)?)?;
+        self.enter(&self.folder(from, &path)?)
+    }
+
+    /// Makes a folder the current one.
+    pub(super) fn enter(&mut self, folder: &Base) -> Result {
+        let path = absolute(&self.tree, folder)?;
         if path.len() > MOST_PATH_BYTES {
             return Err(Errno::NameTooLong);
         }

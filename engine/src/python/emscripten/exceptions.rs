@@ -55,16 +55,16 @@ pub(super) struct TagBlocks {
 
 /// A `try`, as `survey` finds it.
 #[derive(Debug, Default)]
-struct Try {
-    handlers: Vec<Handler>,
+struct LegacyTry {
+    handlers: Vec<LegacyHandler>,
     /// The local for the exception of a handler that rethrows it, counted from the first of them.
     thrown: Option<u32>,
-    delegates_to: Option<Target>,
+    delegates_to: Option<DelegateTarget>,
     is_target: bool,
 }
 
 #[derive(Debug)]
-struct Handler {
+struct LegacyHandler {
     /// `None` if it handles all.
     tag: Option<u32>,
     rethrows: bool,
@@ -72,7 +72,7 @@ struct Handler {
 
 /// Where a `delegate` throws.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+enum DelegateTarget {
     /// In the body of the `try` with this number.
     Try(usize),
     /// Out of the function.
@@ -80,15 +80,15 @@ enum Target {
 }
 
 #[derive(Debug, Default)]
-struct Survey {
-    tries: Vec<Try>,
+struct TrySurvey {
+    tries: Vec<LegacyTry>,
     rethrowing: u32,
     caller_is_target: bool,
 }
 
 /// Finds the `try`s of a function, in the order in which they begin.
-fn survey(operators: &[(Operator<'_>, u64)]) -> Result<Survey> {
-    let mut found = Survey::default();
+fn survey(operators: &[(Operator<'_>, u64)]) -> Result<TrySurvey> {
+    let mut found = TrySurvey::default();
     // The labels that are open: the number of a `try`, and whether one of its handlers has begun.
     let mut open: Vec<Option<(usize, bool)>> = vec![None];
     for (operator, _) in operators {
@@ -99,7 +99,7 @@ fn survey(operators: &[(Operator<'_>, u64)]) -> Result<Survey> {
             | Operator::TryTable { .. } => open.push(None),
             Operator::Try { .. } => {
                 open.push(Some((found.tries.len(), false)));
-                found.tries.push(Try::default());
+                found.tries.push(LegacyTry::default());
             }
             Operator::Catch { .. } | Operator::CatchAll => {
                 let Some(Some((number, is_handled))) = open.last_mut() else {
@@ -110,7 +110,7 @@ fn survey(operators: &[(Operator<'_>, u64)]) -> Result<Survey> {
                     Operator::Catch { tag_index } => Some(*tag_index),
                     _ => None,
                 };
-                found.tries[*number].handlers.push(Handler { tag, rethrows: false });
+                found.tries[*number].handlers.push(LegacyHandler { tag, rethrows: false });
             }
             Operator::Rethrow { relative_depth } => {
                 let Some(Some((number, true))) = outer(&open, *relative_depth) else {
@@ -137,11 +137,11 @@ fn survey(operators: &[(Operator<'_>, u64)]) -> Result<Survey> {
                 found.tries[number].delegates_to = Some(match body {
                     Some((body, _)) => {
                         found.tries[body].is_target = true;
-                        Target::Try(body)
+                        DelegateTarget::Try(body)
                     }
                     None => {
                         found.caller_is_target = true;
-                        Target::Caller
+                        DelegateTarget::Caller
                     }
                 });
             }
@@ -181,13 +181,13 @@ pub(super) fn translate(
         survey.rethrowing.encode(&mut code);
         EXCEPTION.encode(&mut code);
     }
-    let mut translation = Translation {
+    let mut translation = FunctionTranslation {
         tags,
         survey: &survey,
         first_thrown: count,
         code,
         height: 1,
-        labels: vec![Label { at: 0, open: None }],
+        labels: vec![OpenLabel { at: 0, open: None }],
         begun: 0,
         delegated: vec![None; survey.tries.len()],
         to_caller: None,
@@ -208,7 +208,7 @@ pub(super) fn translate(
 
 /// A label of the original.
 #[derive(Debug)]
-struct Label {
+struct OpenLabel {
     /// The number of labels around the one that a branch to it means now.
     at: u32,
     open: Option<OpenTry>,
@@ -223,14 +223,14 @@ struct OpenTry {
     handlers: usize,
 }
 
-struct Translation<'a> {
+struct FunctionTranslation<'a> {
     tags: &'a [TagBlocks],
-    survey: &'a Survey,
+    survey: &'a TrySurvey,
     first_thrown: u32,
     code: Vec<u8>,
     /// The number of labels that are open now.
     height: u32,
-    labels: Vec<Label>,
+    labels: Vec<OpenLabel>,
     /// How many `try`s have begun.
     begun: usize,
     /// The labels that take what is delegated, by the number of a `try`.
@@ -238,13 +238,13 @@ struct Translation<'a> {
     to_caller: Option<u32>,
 }
 
-impl Translation<'_> {
+impl FunctionTranslation<'_> {
     /// Translates an operator with these `bytes`.
     fn operator(&mut self, operator: &Operator<'_>, bytes: &[u8]) -> Result<()> {
         match operator {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
                 self.code.extend(bytes);
-                self.labels.push(Label { at: self.height, open: None });
+                self.labels.push(OpenLabel { at: self.height, open: None });
                 self.height += 1;
             }
             Operator::Try { blockty } => self.begin_try(*blockty)?,
@@ -314,8 +314,8 @@ impl Translation<'_> {
         let around = self.height;
         let at = if let Some(target) = one.delegates_to {
             let taken = match target {
-                Target::Try(number) => self.delegated[number],
-                Target::Caller => self.to_caller,
+                DelegateTarget::Try(number) => self.delegated[number],
+                DelegateTarget::Caller => self.to_caller,
             };
             let taken = taken.ok_or(unknown("a `delegate` to what isn't open"))?;
             let catches = vec![Catch::AllRef { label: self.height - 1 - taken }];
@@ -334,10 +334,14 @@ impl Translation<'_> {
                 self.begin(&Instruction::Block(block));
             }
             let catches = (0..).zip(&one.handlers).map(|(label, handler)| match handler {
-                Handler { tag: None, rethrows: false } => Catch::All { label },
-                Handler { tag: None, rethrows: true } => Catch::AllRef { label },
-                Handler { tag: Some(tag), rethrows: false } => Catch::One { tag: *tag, label },
-                Handler { tag: Some(tag), rethrows: true } => Catch::OneRef { tag: *tag, label },
+                LegacyHandler { tag: None, rethrows: false } => Catch::All { label },
+                LegacyHandler { tag: None, rethrows: true } => Catch::AllRef { label },
+                LegacyHandler { tag: Some(tag), rethrows: false } => {
+                    Catch::One { tag: *tag, label }
+                }
+                LegacyHandler { tag: Some(tag), rethrows: true } => {
+                    Catch::OneRef { tag: *tag, label }
+                }
             });
             let catches = catches.collect::<Vec<_>>();
             self.begin(&Instruction::TryTable(ty, catches.into()))
@@ -346,7 +350,7 @@ impl Translation<'_> {
             self.delegated[number] =
                 Some(self.begin(&Instruction::Block(BlockType::Result(EXCEPTION))));
         }
-        self.labels.push(Label { at, open: Some(OpenTry { number, around, handlers: 0 }) });
+        self.labels.push(OpenLabel { at, open: Some(OpenTry { number, around, handlers: 0 }) });
         Ok(())
     }
 
@@ -367,7 +371,7 @@ impl Translation<'_> {
         }
         if let Some(label) = self.labels.last_mut() {
             let handlers = open.handlers + 1;
-            *label = Label { at: open.around, open: Some(OpenTry { handlers, ..open }) };
+            *label = OpenLabel { at: open.around, open: Some(OpenTry { handlers, ..open }) };
         }
         Ok(())
     }

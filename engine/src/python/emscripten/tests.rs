@@ -54,7 +54,7 @@ fn python(body: &str) -> Vec<u8> {
 
 #[derive(Debug, thiserror::Error)]
 #[error("exit")]
-struct Exit;
+struct TestExit;
 
 /// Runs `_start` of a translated module. Returns the code with which it ends, and how long it slept.
 fn run(wasm: &[u8]) -> (i32, f64) {
@@ -66,7 +66,7 @@ fn run(wasm: &[u8]) -> (i32, f64) {
     let (ended, sleeps) = (Arc::clone(&code), Arc::clone(&slept));
     let exit = move |code: i32| -> Result<(), RuntimeError> {
         *ended.lock().unwrap() = Some(code);
-        Err(RuntimeError::user(Box::new(Exit)))
+        Err(RuntimeError::user(Box::new(TestExit)))
     };
     let imports = imports! {
         WASI => {

@@ -368,12 +368,20 @@ def install():
         if not hasattr(lock, "_at_fork_reinit"):
             _waits.put(lock, {"_at_fork_reinit": refusal("_at_fork_reinit", NO_PROCESSES)})
     if sys.platform == "emscripten":
-        # It needs functions of JavaScript, and would raise a `MemoryError` in place of an `ImportError`.
-        sys.modules["_ctypes"] = None
+        without_javascript()
     time.sleep = _waits.sleep
     # There is no executable, which Python expresses by an empty string: programs that would read or
     # start it do without.
     sys.executable = ""
+
+
+def without_javascript():
+    """Lets libraries do without JavaScript, which builds by Emscripten usually have."""
+    # It would raise a `MemoryError` in place of an `ImportError`.
+    sys.modules["_ctypes"] = None
+    # With it, urllib3 would ask JavaScript instead of the module `socket`.
+    module = sys.modules["urllib3.contrib.emscripten"] = type(sys)("urllib3.contrib.emscripten")
+    module.inject_into_urllib3 = answer(None)
 
 
 def adapt_ctypes(module):

@@ -19,10 +19,9 @@ use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::cause::Cause;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
+use crate::places::PYODIDE;
 use crate::python::library::LibraryFile;
 
-/// The name of the build.
-pub(crate) const NAME: &str = "pyodide";
 const REQUIREMENT: &str = "pyodide@314.0.7";
 /// Size of the package in bytes, for the progress line only.
 const PACKAGE_BYTES: u64 = 6_488_647;
@@ -36,7 +35,7 @@ const HASHES: [(&str, &str); 2] = [
 
 /// Returns whether a build is to be fetched: it has the name, and no file is called so.
 pub(crate) fn is_named(python: &Path) -> bool {
-    python == Path::new(NAME) && !python.exists()
+    python == Path::new(PYODIDE) && !python.exists()
 }
 
 /// Opens the pinned release, and fetches it if it isn't in the cache or was changed there.
@@ -61,7 +60,7 @@ pub(crate) fn install(
             let unfinished = UnfinishedFolder::new_in(&builds)?;
             progress.report(Progress::Fetching { what: REQUIREMENT, bytes: PACKAGE_BYTES });
             let downloads = UnfinishedFolder::new_in(&builds)?;
-            let unusable = |cause| PythonError::Unusable(NAME.into(), cause);
+            let unusable = |cause| PythonError::Unusable(PYODIDE.into(), cause);
             let package = fetch(downloads.path()).map_err(unusable)?;
             let files = read_bounded(&package).and_then(|package| unpack(&package));
             let (module, library) = files.map_err(|error| unusable(Cause::new(error)))?;
