@@ -51,8 +51,8 @@ static ENTRIES: [Handler; LEVELS] = [
     enter::<0>, enter::<1>, enter::<2>, enter::<3>, enter::<4>, enter::<5>, enter::<6>, enter::<7>,
 ];
 
-/// The signals that wasmer handles on x86-64 when a guest's code faults. The causes are an access,
-/// `unreachable` (what `abort` ends in), and a division.
+/// The signals that wasmer handles when a guest's code faults. The causes are an access,
+/// `unreachable` (what `abort` ends in), and on x86-64 a division.
 static WATCHED: [FaultSignal; 3] = [
     FaultSignal::new(libc::SIGSEGV),
     FaultSignal::new(libc::SIGILL),
@@ -317,14 +317,23 @@ struct Fault {
 /// # Safety
 /// Both are what the kernel gave to a handler of SIGSEGV, SIGILL or SIGFPE that is still running.
 unsafe fn place(info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: as the caller promises; the layouts are the kernel's.
     unsafe {
         let (fault, context) = (info.cast::<Fault>(), context.cast::<libc::ucontext_t>());
         if is_without_address(&*fault) {
-            (*fault).address = (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+            (*fault).address = stack_pointer(&(*context).uc_mcontext);
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_pointer(registers: &libc::mcontext_t) -> usize {
+    registers.gregs[libc::REG_RSP as usize] as usize
+}
+
+#[cfg(target_arch = "aarch64")]
+fn stack_pointer(registers: &libc::mcontext_t) -> usize {
+    registers.sp as usize
 }
 
 /// Undoes [`place`] before others see the fault.

@@ -5,7 +5,8 @@
 #![expect(missing_docs, reason = "only tests use it, and most names say enough")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-/// Things that native code in a worker would try.
+/// Things that native code in a worker would try. Their system calls are those of x86-64.
+#[cfg(target_arch = "x86_64")]
 pub mod attempts;
 /// Limits that a busy machine doesn't reach.
 pub mod calm;
