@@ -17,7 +17,7 @@ macro_rules! files {
 /// The modules of the agent package, each after those that it imports.
 pub(super) const FILES: [(&str, &str); 19] = files! {
     "__init__" "_wire" "_waits" "_streams" "_packages" "_describe" "_frames" "_compile" "_values"
-    "_display" "_host" "_surroundings" "_image" "_warnings" "_late" "_dates" "_paths" "_system"
+    "_display" "_late" "_host" "_surroundings" "_image" "_warnings" "_dates" "_paths" "_system"
     "_agent"
 };
 
