@@ -260,7 +260,8 @@ impl<'a> ModuleTranslation<'a> {
         let first = one.imports.len() + one.replaced.len();
         one.functions.extend((0..parts.functions.len()).map(|number| (first + number) as u32));
         // It would look at the clock until the time is over.
-        one.functions[parts.export(SLEEP)? as usize] = sleep;
+        let computing = one.functions.get_mut(parts.export(SLEEP)? as usize);
+        *computing.ok_or(unknown("a function that isn't there"))? = sleep;
         one.start = (one.type_of(Vec::new(), Vec::new()), one.start(sizes, arguments)?);
         Ok(one)
     }
@@ -284,11 +285,10 @@ impl<'a> ModuleTranslation<'a> {
     /// Returns the new number of a function that the module exports or imports.
     fn named(&self, name: &str) -> Result<u32> {
         let imported = self.parts.imports.iter().position(|import| import.1 == name);
-        let number = match imported {
-            Some(number) => number,
-            None => self.parts.export(name)? as usize,
-        };
-        Ok(self.functions[number])
+        match imported {
+            Some(number) => self.numbered(number as u32),
+            None => self.numbered(self.parts.export(name)?),
+        }
     }
 
     /// Returns the function that takes the place of an import.
