@@ -108,6 +108,7 @@ impl Numbers {
             "count" | "how" | "flags" | "look" | "whence" | "id" | "kind" | "option" => {
                 u64::from(self.below(16))
             }
+            "mode" => u64::from(self.below(2) * 0o600),
             "family" | "protocol" => u64::from(self.below(8)),
             "offset" | "size" | "delta" | "cookie" => 1 << self.below(24),
             "out" | "at" | "buffer" | "reader" | "writer" | "first" | "second" | "out_len"
