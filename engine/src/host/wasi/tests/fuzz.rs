@@ -105,9 +105,8 @@ impl Numbers {
             }
             "len" | "old_len" | "new_len" | "target_len" => TEXTS[*text].len() as u64,
             "buffers" => u64::from(TABLES_AT + self.below(32) * 8),
-            "count" | "how" | "flags" | "look" | "whence" | "id" | "kind" | "option" => {
-                u64::from(self.below(16))
-            }
+            "count" | "how" | "flags" | "look" | "whence" | "id" | "kind" | "option"
+            | "command" => u64::from(self.below(16)),
             "mode" => u64::from(self.below(2) * 0o600),
             "family" | "protocol" => u64::from(self.below(8)),
             "offset" | "size" | "delta" | "cookie" => 1 << self.below(24),
