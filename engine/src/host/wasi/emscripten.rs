@@ -183,10 +183,12 @@ impl Wasi {
     }
 
     pub(crate) fn __syscall_ftruncate64(&mut self, fd: u32, size: u64) -> Result<u32> {
+        i64::try_from(size).map_err(|_| Errno::Invalid)?;
         self.fd_filestat_set_size(fd, size).map(|()| 0)
     }
 
     pub(crate) fn __syscall_truncate64(&mut self, path: u32, size: u64) -> Result<u32> {
+        i64::try_from(size).map_err(|_| Errno::Invalid)?;
         let path = self.text_at(path)?;
         let node = self.own_node(CURRENT_FOLDER, 1, path)?;
         self.tree.writable(node)?;

@@ -39,6 +39,7 @@ fn files_are_those_of_wasi() {
     assert_eq!(guest.stat_word("/workspace", 4), Ok(0o040_755));
     assert_eq!(guest.stat_word("b", 0), Err(Errno::NoEntry));
     let (from, to) = (guest.path(PATH, "a"), guest.path(OTHER_PATH, "b"));
+    assert_eq!(guest.wasi.__syscall_truncate64(from, u64::MAX), Err(Errno::Invalid));
     guest.wasi.__syscall_symlinkat(from, CURRENT_FOLDER, to).unwrap();
     assert_eq!(guest.wasi.__syscall_readlinkat(CURRENT_FOLDER, to, DATA, 9), Ok(1));
     assert_eq!(guest.data(1), b"a");
