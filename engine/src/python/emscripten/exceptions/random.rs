@@ -122,7 +122,7 @@ impl RandomNumbers {
                 let mut inner = || self.inner(labels, ChosenLabel::Other, function, room);
                 LegacyStep::If(taken, inner(), inner())
             }
-            13 | 14 | 15 => {
+            13..=15 => {
                 let body = self.inner(labels, ChosenLabel::Other, function, room);
                 let depth = self.below(labels.len()) as u32;
                 LegacyStep::Delegate(body, depth)
