@@ -164,8 +164,8 @@ fn options_in(install: &ArgMatches) -> Vec<String> {
     options
 }
 
-/// Makes the path in a value absolute, unless it is the name of a build. Another name stands before it in `--python NAME=FILE`, and a place
-/// in the sandbox after it in `--mount HOST=PATH`.
+/// Makes the path in a value absolute, unless it is the name of a build. Another name stands before
+/// it in `--python NAME=FILE`, and a place in the sandbox after it in `--mount HOST=PATH`.
 fn absolute(value: &str) -> String {
     let absolute = |path: &str| {
         if path == PYODIDE && !std::path::Path::new(path).exists() {
