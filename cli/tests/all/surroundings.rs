@@ -70,10 +70,10 @@ fn too_few_threads_are_reported() {
     assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
 }
 
-/// Returns the standard error of a command without settings for logs or the cache.
+/// Returns the standard error of a command without settings for logs.
 fn said(arguments: &[&str]) -> String {
     let mut command = hatchery();
-    command.args(arguments).env_remove("RUST_LOG").env("HATCHERY_CACHE_BOUND", "1000TiB");
+    command.args(arguments).env_remove("RUST_LOG");
     text(&command.output().unwrap().stderr)
 }
 
