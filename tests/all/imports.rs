@@ -65,6 +65,7 @@ from concurrent.futures import ThreadPoolExecutor; import concurrent.futures; 'T
 import yaml, numpy as np; [yaml.safe_load('a: 1'), np.random.default_rng(1).random(), np.random.RandomState(1).rand(), np.geterr()]
 import random; random.seed(1); [random.random(), random.Random(2).random()]
 import pandas as pd; ax = pd.DataFrame({'a': [1, 2]}).plot(); [type(ax).__name__, len(ax.lines)]
+import defusedxml.ElementTree as e, xml.etree.ElementTree as x, sys; [e.fromstring('<a b=\"c\"/>').attrib, type(e.XMLParser().parser).__name__, hasattr(x.XMLParser(), 'parser'), x.__name__, sys.modules['_elementtree'] is None]
 import tempfile, uuid; [tempfile._name_sequence is None, uuid._node]";
 
 const PROGRAMS: [&str; 10] = [

@@ -57,7 +57,8 @@ static HIDING: LazyLock<Shared> = LazyLock::new(|| {
     let mut imports = ProgramImports::default();
     // So often that it pays on any machine.
     for _ in 0..2_000 {
-        imports.add("import numpy, pandas, unittest, asyncio, yaml\nfrom matplotlib import pyplot");
+        imports.add("import numpy, pandas, unittest, asyncio, yaml, openpyxl");
+        imports.add("from matplotlib import pyplot");
     }
     Shared::start(builder().preload_for(imports))
 });

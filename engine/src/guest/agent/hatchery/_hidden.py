@@ -50,12 +50,16 @@ class Recorder:
         # Modules that add names to themselves when one asks for these, with the names that they began with.
         self._lazy = []
         self._recorded = set()
+        # What `sys.modules` had when it was last set here.
+        self._seen = self.base
 
     def find_spec(self, name, path=None, target=None):
-        if name in self.modules:
+        # Its importer has removed it, and wants another one.
+        is_again = name in self._seen and name not in sys.modules
+        if name in self.modules and not is_again:
             return ModuleSpec(name, self)
         spec = find_after(self, name, path, target)
-        if spec is not None and hasattr(spec.loader, "exec_module"):
+        if spec is not None and not is_again and hasattr(spec.loader, "exec_module"):
             spec.loader = RecordingLoader(spec.loader, self)
         return spec
 
@@ -68,7 +72,15 @@ class Recorder:
         put_spec(module, self.specs[name])
         if self.running:
             self.needs[self.running[-1]].append(name)
-        self.see(sys.modules | self._views.get(name, {}))
+        view = sys.modules | self._views.get(name, {})
+        # What importers have replaced or removed since stays so.
+        for other, one in self._seen.items():
+            now = sys.modules.get(other, view)
+            if now is view:
+                view.pop(other, None)
+            elif now is not one:
+                view[other] = now
+        self.see(view)
 
     def run(self, module, execute):
         name, modules = module.__spec__.name, sys.modules
@@ -133,6 +145,7 @@ class Recorder:
 
     def see(self, view):
         """Makes these the visible modules: also in their packages, which lose what was asked for."""
+        self._seen = view
         changed = self.loose.keys() & (sys.modules.keys() ^ view.keys())
         sys.modules.clear()
         sys.modules.update(view)
