@@ -8,6 +8,7 @@ undecided, and so is whatever else the two interpreters can't do as one.
 """
 
 import ast
+import importlib.util
 import inspect
 
 # Modules whose exceptions and classes mean something to the tests themselves.
@@ -179,16 +180,23 @@ class Link(Peer):
             self.ask("begin", has_files, is_heard, tuple(_imports(sources)))
             if any(word in sources for word in _RUN_WORDS):
                 sys.addaudithook(self._audit)
-            if "pyplot" in sources and self.ask("has_package", _PLOTS.partition(".")[0]) is True:
-                sys.modules[_PLOTS] = _Module(self, _PLOTS)
-                if "matplotlib" in sys.modules:
-                    sys.modules["matplotlib"].pyplot = sys.modules[_PLOTS]
+            if "matplotlib" in sources and self.ask("has_package", "matplotlib") is True:
+                self._share_plots(nodes)
             if "patch" in sources:
                 self.surroundings.watch_patches()
         except (Exception, SystemExit, CandidateExit) as error:
             if isinstance(error, CandidateExit):
                 return str(error)
             return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+    def _share_plots(self, nodes):
+        """Lets the tests see the candidate's figures, and what its import of pyplot has brought."""
+        sys.modules[_PLOTS] = _Module(self, _PLOTS)
+        for name in _parts(nodes):
+            if name not in sys.modules and importlib.util.find_spec(name):
+                importlib.import_module(name)
+        if "matplotlib" in sys.modules:
+            sys.modules["matplotlib"].pyplot = sys.modules[_PLOTS]
 
     def _audit(self, event, args):
         """Keeps tests from running what the candidate has written: as source, a program or a pickle."""
@@ -585,6 +593,15 @@ def _nodes(source):
         return list(ast.walk(ast.parse(source)))
     except SyntaxError:
         return []
+
+
+def _parts(nodes):
+    """Returns the modules of matplotlib that tests may take from the package, without an import."""
+    return {
+        f"matplotlib.{node.attr}"
+        for node in nodes
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "matplotlib"
+    }
 
 
 def _identifies(nodes):

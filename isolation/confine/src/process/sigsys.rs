@@ -58,7 +58,9 @@ extern "C" fn handler(_signal: i32, info: *const libc::siginfo_t, _context: *mut
     // SAFETY: these take no pointers. The first ends the process, since the signal has its default
     // action again; the second is there in case it doesn't.
     unsafe {
-        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGSYS);
+        // glibc has a function for it from 2.30 on, and the wheel needs 2.28.
+        let thread = libc::syscall(libc::SYS_gettid);
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGSYS);
         libc::_exit(128 + libc::SIGSYS);
     }
 }
