@@ -37,6 +37,8 @@ pub struct Builder {
     image: ImageSpec,
     /// What the programs import, for the image to have it.
     imports: Option<ProgramImports>,
+    /// Whether it learns that from the jobs.
+    learns: bool,
     packages: Vec<PackageSource>,
     /// Builds beside the default one, by name.
     pythons: Vec<(String, PathBuf)>,
@@ -59,6 +61,7 @@ impl Default for Builder {
             jobs: JobDefaults::default(),
             image: ImageSpec::default(),
             imports: None,
+            learns: false,
             packages: Vec::new(),
             pythons: Vec::new(),
             functions: Vec::new(),
@@ -285,6 +288,22 @@ impl Builder {
     /// CPU time, and its memory isn't charged to jobs. Default: none.
     pub fn preload_for(mut self, imports: ProgramImports) -> Self {
         self.imports = Some(imports);
+        self
+    }
+
+    /// Does what [`Self::preload_for`] does while the pool runs, for jobs of the default build that
+    /// have no session and aren't deterministic. The pool counts what they import. When an image pays,
+    /// it is made beside them, and further jobs start from it. There are at most three, one at a time,
+    /// which together take at most a quarter of the pool's memory.
+    /// [`Status::hidden`](crate::status::Status::hidden) shows what the present one has. Default: no.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().preload_auto();
+    /// ```
+    pub fn preload_auto(mut self) -> Self {
+        self.learns = true;
         self
     }
 

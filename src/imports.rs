@@ -5,7 +5,9 @@
 //! what they change outside of themselves can be undone.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::sync::LazyLock;
+use std::thread::available_parallelism;
 
 /// CPU time to make an image, beyond that of its imports, in milliseconds.
 const IMAGE_MS: u64 = 1_500;
@@ -89,6 +91,13 @@ common 3500: nltk=1500: nltk;
 common 1500: xarray=900: xarray;
 common 900: sqlalchemy=890: sqlalchemy";
 
+impl Family {
+    /// Returns this part of the time to import all modules, in milliseconds.
+    fn ms(&self, percent: u64) -> u64 {
+        self.all_ms * percent / 100
+    }
+}
+
 static FAMILIES: LazyLock<Vec<Family>> =
     LazyLock::new(|| TABLE.split(';').filter_map(family).collect());
 
@@ -151,22 +160,43 @@ impl ProgramImports {
         at_once: usize,
         is_cached: impl Fn(&[String]) -> bool,
     ) -> Vec<String> {
-        let known = self.saved_ms.iter().map(|(place, saved)| (&FAMILIES[*place], *saved));
-        let known: Vec<_> = known.filter(|(family, _)| has_common || !family.is_common).collect();
-        let making = |family: &Family| family.all_ms * RECORDING_PERCENT / 100;
-        let mut paying = known.clone();
-        paying.retain(|(family, saved)| *saved > making(family));
-        for some in [&known, &paying] {
-            let some = modules(some);
+        for least_percent in [0, RECORDING_PERCENT] {
+            let some = modules(&self.saving(has_common, least_percent));
             if !some.is_empty() && is_cached(&some) {
                 return some;
             }
         }
-        let saved: u64 = paying.iter().map(|(_, saved)| saved).sum();
-        let cost: u64 = paying.iter().map(|(family, _)| making(family)).sum();
+        self.beyond(&[], has_common, at_once)
+    }
+
+    /// As [`Self::hidden`], for programs that have an image which hides `present`: returns nothing
+    /// unless what that lacks pays for another image of all.
+    pub(crate) fn beyond(
+        &self,
+        present: &[String],
+        has_common: bool,
+        at_once: usize,
+    ) -> Vec<String> {
+        let paying = self.saving(has_common, RECORDING_PERCENT);
+        let lacks = |family: &Family| !present.iter().any(|name| *name == family.modules[0]);
+        let lacking = paying.iter().filter(|(family, _)| lacks(family));
+        let saved: u64 = lacking.map(|(_, saved)| saved).sum();
+        let cost: u64 = paying.iter().map(|(family, _)| family.ms(RECORDING_PERCENT)).sum();
         let at_once = (at_once as u64).min(self.programs).max(1);
         if saved / at_once > cost + IMAGE_MS { modules(&paying) } else { Vec::new() }
     }
+
+    /// Returns the families that save more than this part of the time of their imports.
+    fn saving(&self, has_common: bool, percent: u64) -> Vec<(&'static Family, u64)> {
+        let known = self.saved_ms.iter().map(|(place, saved)| (&FAMILIES[*place], *saved));
+        let known = known.filter(|(family, _)| has_common || !family.is_common);
+        known.filter(|(family, saved)| *saved > family.ms(percent)).collect()
+    }
+}
+
+/// Returns how many programs could run while an image is made.
+pub(crate) fn at_once() -> usize {
+    available_parallelism().map_or(1, NonZero::get)
 }
 
 fn modules(families: &[(&Family, u64)]) -> Vec<String> {
@@ -322,6 +352,19 @@ mod tests {
         assert_eq!(one.hidden(false, 8, |_| true), ["sympy"]);
         let none = imports(&[("import antigravity", 1)]);
         assert!(none.hidden(false, 8, |_| true).is_empty());
+    }
+
+    #[test]
+    fn another_image_is_made_if_what_the_first_one_lacks_pays_for_all() {
+        let beyond = |sources: &[(&str, usize)], present: &[&str]| {
+            let present: Vec<_> = present.iter().map(|&name| name.to_owned()).collect();
+            imports(sources).beyond(&present, false, 1).join(" ")
+        };
+        let both = [("import pandas", 1_000), ("import sympy", 9)];
+        assert_eq!(beyond(&both, &[]), "sympy pandas pandas.testing");
+        assert_eq!(beyond(&both, &["pandas"]), beyond(&both, &[]));
+        assert_eq!(beyond(&[("import pandas", 1_000), ("import sympy", 5)], &["pandas"]), "");
+        assert_eq!(beyond(&both, &["sympy", "pandas"]), "");
     }
 
     #[test]

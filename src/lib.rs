@@ -110,6 +110,7 @@ mod functions;
 pub mod image;
 mod imports;
 mod job;
+mod learning;
 pub mod metrics;
 mod network;
 mod output;

@@ -7,6 +7,7 @@ use pool::{BuildId, Builds, DEFAULT_PYTHON, InterpreterSource};
 use process::ProcessSource;
 
 use crate::failure::Error;
+use crate::learning::Learner;
 use crate::network::NetworkError;
 
 /// The longest name of a build, in bytes.
@@ -90,7 +91,7 @@ impl Python {
         }
     }
 
-    fn source(&self) -> Arc<dyn InterpreterSource> {
+    pub(crate) fn source(&self) -> Arc<dyn InterpreterSource> {
         match self.clone() {
             Self::Image { processes: Some(processes), .. } => processes,
             Self::Image { image, processes: None } => Arc::new(image),
@@ -104,6 +105,8 @@ pub(crate) struct Pythons {
     pub(crate) builds: Builds,
     /// In the same order.
     loaded: Arc<[Python]>,
+    /// What makes images of what jobs import, if that is wanted.
+    pub(crate) learner: Option<Arc<Learner>>,
 }
 
 impl Pythons {
@@ -113,13 +116,23 @@ impl Pythons {
 
     /// Returns the builds of a pool that has only this default build.
     pub(crate) fn new(default: Python) -> Self {
-        Self { builds: Builds::new(default.source()), loaded: [default].into() }
+        Self { builds: Builds::new(default.source()), loaded: [default].into(), learner: None }
     }
 
     /// Returns these builds and another one.
     pub(crate) fn with(&self, name: &str, python: Python) -> Self {
         let builds = self.builds.with(name, python.source());
-        Self { builds, loaded: self.loaded.iter().cloned().chain([python]).collect() }
+        Self {
+            builds,
+            loaded: self.loaded.iter().cloned().chain([python]).collect(),
+            learner: None,
+        }
+    }
+
+    /// Returns these builds with what makes images of what jobs import.
+    pub(crate) fn learning(self, learner: impl FnOnce(Builds) -> (Learner, Builds)) -> Self {
+        let (learner, builds) = learner(self.builds);
+        Self { builds, learner: Some(Arc::new(learner)), ..self }
     }
 
     /// Checks that programs of at least one build can connect to anything.

@@ -232,6 +232,8 @@ impl Hatchery {
     /// # }
     /// ```
     pub fn reserve_memory(&self, bytes: u64) {
+        let learner = self.pythons.learner.as_ref();
+        let bytes = learner.map_or(bytes, |learner| learner.reserved_with(bytes));
         self.scheduler.reserve_memory(bytes);
     }
 
@@ -246,7 +248,12 @@ impl Hatchery {
     /// # }
     /// ```
     pub fn status(&self) -> SchedulerStatus {
-        self.scheduler.status()
+        let mut status = self.scheduler.status();
+        status.hidden = match &self.pythons.learner {
+            Some(learner) => learner.hidden(),
+            None => self.image().map(|image| image.hidden.clone()).unwrap_or_default(),
+        };
+        status
     }
 
     /// Explains why a job waits, what is ahead of it, and how long it will probably wait. `None` if
@@ -397,6 +404,16 @@ impl Hatchery {
         }
         request.session = session.map(|(session, _)| session);
         request.build = build;
+        let is_alone = session.is_none() && turn.is_none() && !request.is_self_test;
+        if let Some(learner) = &self.pythons.learner
+            && is_alone
+            && build == BuildId::default()
+            && request.program.deterministic.is_none()
+        {
+            let (build, reserved) = learner.build_of(&request.program.source);
+            request.build = build;
+            reserved.into_iter().for_each(|bytes| self.scheduler.reserve_memory(bytes));
+        }
         if !has_functions {
             request.program.functions = functions;
         }

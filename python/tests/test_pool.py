@@ -356,6 +356,13 @@ def test_a_pool_that_cannot_start_says_why(tmp_path):
         Pool.connect(tmp_path / "none").run("1")
 
 
+def test_a_pool_may_learn_what_its_programs_import():
+    for preload in ["auto", ["none"]]:
+        with Pool(workers=1, preload=preload) as pool:
+            assert pool.run("import sys; 'statistics' in sys.modules").value is False
+            assert pool.preload == [] and pool.status()["hidden"] == []
+
+
 def test_the_options_are_the_servers(tmp_path):
     setup = tmp_path / "setup.py"
     setup.write_text("answer = 42")

@@ -40,6 +40,9 @@ pub struct SchedulerStatus {
     pub places: SessionPlaces,
     /// The names of the Python builds, that of the default one first.
     pub pythons: Vec<String>,
+    /// The modules that fresh interpreters of the default build have imported, and hide until a
+    /// program imports them.
+    pub hidden: Vec<String>,
     /// Where the workers run, and what the system doesn't do to confine them.
     pub isolation: IsolationStatus,
     /// Every worker, in the order of creation.

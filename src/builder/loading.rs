@@ -1,21 +1,21 @@
 //! Loads the builds of a pool, and finds or builds their images.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use engine::{
     CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, PackageInfo,
     PackageOrigin, Progress, ProgressSink, Silent,
 };
+use pool::BuildId;
 use process::{Helper, ProcessError, ProcessSource};
 use serde::{Deserialize, Serialize};
 
 use super::Builder;
 use crate::failure::Error;
-use crate::imports::ProgramImports;
+use crate::imports::{ProgramImports, at_once};
+use crate::learning::{LearnedImage, Learner};
 use crate::network::NetworkError;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
 
@@ -40,7 +40,7 @@ impl Builder {
                 return Err(InvalidPython::Twice(name.clone()).into());
             }
         }
-        let Self { engine: config, pythons, image, imports, packages, progress, .. } = self;
+        let Self { engine: config, pythons, image, imports, learns, packages, progress, .. } = self;
         let scheduler = self.scheduler;
         let (connects, memory_bytes) = (!self.network.is_empty(), scheduler.memory_bytes);
         let isolation = self.isolation.map_or_else(Isolation::from_env, Ok)?;
@@ -51,13 +51,16 @@ impl Builder {
         let starts_early = config.starts_early && isolation == Isolation::Threads;
         let config = EngineConfig { starts_early, ..config };
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            let load =
-                |config: &EngineConfig, image: &ImageSpec, imports: Option<&ProgramImports>| {
-                    let imports = imports.map(|imports| (imports, memory_bytes / IMAGE_PART));
-                    let python = load(config, image, imports, &packages, &progress)?;
-                    isolated(python, &isolation, config, image, &packages, memory_bytes)
-                };
-            let mut loaded = Pythons::new(load(&config, &image, imports.as_ref())?);
+            let load = |config: &EngineConfig,
+                        image: &ImageSpec,
+                        imports: Option<&ProgramImports>| {
+                let imports = imports.map(|imports| (imports, memory_bytes / IMAGE_PART));
+                let (python, spec) = load(config, image, imports, &packages, &progress)?;
+                let python = isolated(python, &isolation, config, &spec, &packages, memory_bytes)?;
+                Ok((python, spec))
+            };
+            let (default, spec) = load(&config, &image, imports.as_ref())?;
+            let mut loaded = Pythons::new(default);
             // Modules and images of other machines are of the default build.
             let image = ImageSpec { added: None, ..image };
             for (name, path) in pythons {
@@ -68,7 +71,7 @@ impl Builder {
                     cache_bound_bytes: u64::MAX,
                     ..config.clone()
                 };
-                let python = load(&config, &image, None).map_err(|source| Error::Build {
+                let (python, _) = load(&config, &image, None).map_err(|source| Error::Build {
                     name: name.clone(),
                     source: Box::new(source),
                 })?;
@@ -76,6 +79,27 @@ impl Builder {
             }
             if connects {
                 loaded.check_connects()?;
+            }
+            if learns
+                && spec.added.is_none()
+                && let Some(image) = loaded.image(BuildId::default())
+            {
+                let (engine, has_common) = (image.engine().clone(), has_common(&spec));
+                let before = (imports.unwrap_or_default(), image.info().hidden.clone());
+                let make = move |hidden: &[String], most_bytes| {
+                    let silent: Arc<dyn ProgressSink> = Arc::new(Silent);
+                    let image = hiding(&engine, &spec, hidden, most_bytes, &silent)?;
+                    let bytes = image.info().memory_bytes + config.code_cache_bytes as u64;
+                    let image = Python::Image { image, processes: None };
+                    let python =
+                        isolated(image, &isolation, &config, &spec, &packages, memory_bytes);
+                    let source = python.inspect_err(|error| warn(error)).ok()?.source();
+                    Some(LearnedImage { source, bytes })
+                };
+                let (most_bytes, progress) = (memory_bytes / IMAGE_PART, Arc::clone(&progress));
+                loaded = loaded.learning(|builds| {
+                    Learner::new(builds, before, has_common, most_bytes, progress, make)
+                });
             }
             progress.report(Progress::Ready);
             Ok(loaded)
@@ -90,7 +114,7 @@ fn load(
     imports: Option<(&ProgramImports, u64)>,
     packages: &[PackageSource],
     progress: &Arc<dyn ProgressSink>,
-) -> Result<Python, Error> {
+) -> Result<(Python, ImageSpec), Error> {
     let engine = Engine::load(config, progress)?;
     let mut image = image.clone();
     if !packages.is_empty() {
@@ -108,10 +132,18 @@ fn load(
         }
     }
     image.check()?;
-    Ok(match engine.takes_images() {
+    let python = match engine.takes_images() {
         true => {
-            let image = match imports.and_then(|imports| hiding(&engine, &image, imports, progress))
-            {
+            let hiding =
+                imports.filter(|_| image.added.is_none()).and_then(|(imports, most_bytes)| {
+                    let is_cached =
+                        |hidden: &[String]| Image::is_cached(&engine, &with_hidden(&image, hidden));
+                    let hidden = imports.hidden(has_common(&image), at_once(), is_cached);
+                    let image = hiding(&engine, &image, &hidden, most_bytes, progress)?;
+                    progress.report(Progress::Hiding(hidden.len()));
+                    Some(image)
+                });
+            let image = match hiding {
                 Some(image) => image,
                 None => Image::load_or_build(&engine, &image, progress)?,
             };
@@ -119,38 +151,42 @@ fn load(
         }
         false if image == ImageSpec::default() => Python::Engine(engine),
         false => return Err(ImageError::Host.into()),
-    })
+    };
+    Ok((python, image))
 }
 
-/// The part of a pool's memory that an image with the programs' imports may take: one of so many.
+/// The part of a pool's memory that images with the programs' imports may take: one of so many.
 const IMAGE_PART: u64 = 4;
 
-/// Returns an image of at most so many bytes that has imported what programs import, if that pays.
+/// Returns an image of at most so many bytes that has imported modules and hides them, if there are any.
 fn hiding(
     engine: &Engine,
     spec: &ImageSpec,
-    (imports, most_bytes): (&ProgramImports, u64),
+    hidden: &[String],
+    most_bytes: u64,
     progress: &Arc<dyn ProgressSink>,
 ) -> Option<Image> {
-    let with = |hidden: &[String]| ImageSpec { hidden: hidden.to_vec(), ..spec.clone() };
-    let at_once = available_parallelism().map_or(1, NonZero::get);
-    let is_cached = |hidden: &[String]| Image::is_cached(engine, &with(hidden));
-    let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
-    let has_common = spec.packages.iter().flat_map(Package::infos).any(is_common);
-    let hidden = imports.hidden(has_common, at_once, is_cached);
-    if hidden.is_empty() || spec.added.is_some() {
+    if hidden.is_empty() {
         return None;
     }
-    let image = Image::load_or_build(engine, &with(&hidden), progress);
-    // Programs run without it, too.
-    let warn = |error: &ImageError| {
-        tracing::warn!(error = %engine::chain(error), "the programs' modules can't be imported ahead");
-    };
-    let image = image.inspect_err(warn).ok()?;
-    (image.info().memory_bytes <= most_bytes).then(|| {
-        progress.report(Progress::Hiding(hidden.len()));
-        image
-    })
+    let image = Image::load_or_build(engine, &with_hidden(spec, hidden), progress);
+    let image = image.inspect_err(|error| warn(error)).ok()?;
+    (image.info().memory_bytes <= most_bytes).then_some(image)
+}
+
+fn with_hidden(spec: &ImageSpec, hidden: &[String]) -> ImageSpec {
+    ImageSpec { hidden: hidden.to_vec(), ..spec.clone() }
+}
+
+/// Returns whether an image has the common packages.
+fn has_common(spec: &ImageSpec) -> bool {
+    let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
+    spec.packages.iter().flat_map(Package::infos).any(is_common)
+}
+
+/// Notes that there is no such image. Programs run without it, too.
+fn warn(error: &(dyn std::error::Error + 'static)) {
+    tracing::warn!(error = %engine::chain(error), "the programs' modules can't be imported ahead");
 }
 
 /// Where interpreters run.
@@ -237,8 +273,8 @@ pub fn be_helper() {
             serde_json::from_slice(load).map_err(|error| error.to_string())?;
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
         match self::load(&config, &image, None, &packages, &progress) {
-            Ok(Python::Image { image, .. }) => Ok(image),
-            Ok(Python::Engine(_)) => Err("its host has no images".to_owned()),
+            Ok((Python::Image { image, .. }, _)) => Ok(image),
+            Ok((Python::Engine(_), _)) => Err("its host has no images".to_owned()),
             Err(error) => Err(engine::chain(&error).to_string()),
         }
     });

@@ -1,11 +1,17 @@
 //! Modules that an image has imported for its programs and hides until they import them: no program can
 //! tell.
 
-use hatchery::image::ProgramImports;
-use hatchery::{Hatchery, Job, Limits, Verdict};
-use serde_json::json;
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-use crate::support::{calm, value, with_hiding_pool, with_pool};
+use std::thread::available_parallelism;
+
+use hatchery::image::ProgramImports;
+use hatchery::progress::{Progress, ProgressSink};
+use hatchery::{Deterministic, Hatchery, Job, Limits, Verdict};
+use serde_json::json;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::support::{builder, calm, value, with_hiding_pool, with_own_pool, with_pool};
 
 /// Programs whose outcome shows what they see of modules. Those of several lines stand below.
 const LINES: &str = "\
@@ -163,18 +169,87 @@ fn an_image_hides_what_programs_import_if_that_pays() {
     assert_ne!(image.key, image.visible_key);
 }
 
+/// Returns the least CPU time of five imports of a module.
+async fn seconds(pool: &Hatchery, module: &str) -> f64 {
+    let source =
+        format!("import time; a = time.process_time(); import {module}; time.process_time() - a");
+    let mut least = f64::INFINITY;
+    for _ in 0..5 {
+        let outcome = pool.run(Job::code(source.as_str())).await.unwrap();
+        least = least.min(value(&outcome).as_f64().unwrap());
+    }
+    least
+}
+
 /// Importing pandas takes some 100,000 executions of code; showing it takes few.
 #[test]
 fn an_import_of_hidden_modules_takes_little_time() {
     with_hiding_pool(|pool| async {
-        let source = "import time; a = time.process_time(); import pandas; time.process_time() - a";
-        let mut seconds = Vec::new();
-        for _ in 0..5 {
-            let outcome = pool.run(Job::code(source)).await.unwrap();
-            seconds.push(value(&outcome).as_f64().unwrap());
+        let seconds = seconds(pool, "pandas").await;
+        assert!(seconds < 0.1, "{seconds}");
+    });
+}
+
+/// Tells how many modules an image hides when it has been made.
+struct Told(Sender<usize>);
+
+impl ProgressSink for Told {
+    fn report(&self, progress: Progress) {
+        if let Progress::Hiding(count) = progress {
+            self.0.try_send(count).unwrap();
         }
-        let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        assert!(least < 0.1, "{seconds:?}");
+    }
+}
+
+/// Runs jobs that could import sympy until that pays on this machine, and waits for the image.
+async fn learn(pool: &Hatchery, told: &mut Receiver<usize>) {
+    let source = "import sys\nif len(sys.argv) > 9: import sympy\n'sympy' in sys.modules";
+    for _ in 0..10 * available_parallelism().unwrap().get() {
+        assert_eq!(value(&pool.run(Job::code(source)).await.unwrap()), json!(false));
+    }
+    assert_eq!(told.recv().await, Some(1));
+    assert_eq!(value(&pool.run(Job::code(source)).await.unwrap()), json!(false));
+    assert_eq!(pool.status().hidden, ["sympy"]);
+}
+
+#[test]
+fn a_pool_learns_what_its_jobs_import_and_its_sessions_stay_as_they_are() {
+    let (sender, mut told) = channel(1);
+    let builder = builder().preload_auto().progress(Told(sender));
+    with_own_pool(builder, |pool| async move {
+        let (key, reserved) = (pool.image().unwrap().key.clone(), pool.status().memory);
+        let session = pool.session("a").await.unwrap();
+        let run = async |source: &str| value(&session.run(Job::code(source)).await.unwrap());
+        run("x = 42; x").await;
+        let drawn = "import random, sys; [random.random(), sorted(sys.modules), id(sys)]";
+        let fixed = Job::code(drawn).deterministic(Deterministic::new(7));
+        let before = value(&pool.run(fixed.clone()).await.unwrap());
+        assert!(pool.status().hidden.is_empty());
+
+        learn(&pool, &mut told).await;
+        let seconds = seconds(&pool, "sympy").await;
+        assert!(seconds < 0.15, "{seconds}");
+        assert!(pool.status().memory.shared_bytes > reserved.shared_bytes + (16 << 20));
+        assert_eq!(pool.pythons().collect::<Vec<_>>(), ["default"]);
+        assert_eq!(pool.status().pythons, ["default"]);
+        assert_eq!(value(&pool.run(fixed).await.unwrap()), before, "it began from the same image");
+
+        // Sessions, and what comes of them, are of the image of the start.
+        assert_eq!(run("x").await, json!(42));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("session");
+        session.save(&file).await.unwrap();
+        assert_eq!(pool.image().unwrap().key, key);
+        let (fork, revived) =
+            (session.fork("b").await.unwrap(), pool.revive("c", &file).await.unwrap());
+        let checkpoint = fork.checkpoint().await.unwrap();
+        let fresh = pool.session("d").await.unwrap();
+        fresh.restore(&checkpoint).await.unwrap();
+        for session in [fork, revived, fresh] {
+            let outcome = session.run(Job::code("import sys; [x, 'sympy' in sys.modules]")).await;
+            assert_eq!(value(&outcome.unwrap()), json!([42, false]));
+        }
+        pool.drain().await;
     });
 }
 

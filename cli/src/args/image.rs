@@ -24,8 +24,15 @@ const AUTO: &str = "auto";
 /// In place of modules: none.
 const NONE: &str = "none";
 
-/// Reads what a command's programs import; `None` if it can't know them.
-pub(crate) type KnownImports<'a> = Option<&'a dyn Fn() -> ProgramImports>;
+/// What a command knows of its programs' imports.
+#[derive(Clone, Copy)]
+pub(crate) enum KnownImports<'a> {
+    /// They can be read before the first program runs.
+    Ahead(&'a dyn Fn() -> ProgramImports),
+    /// As the programs come.
+    Later,
+    Never,
+}
 
 /// The fewest digits of a key that can name an image.
 const SHORTEST_KEY: usize = 4;
@@ -131,9 +138,9 @@ pub(crate) struct ImageArguments {
     #[command(flatten)]
     pub(crate) egress: EgressArguments,
 
-    /// Modules to import first, such as `numpy,pandas`. Can be repeated. `auto` for `batch`, `grade`
-    /// and `notebook run`: those that the programs import, hidden until they do, if that saves time.
-    /// `none`: no others. Default: `auto` for `batch` and `grade`, else `none`.
+    /// Modules to import first, such as `numpy,pandas`. Can be repeated. `auto` for `batch`, `grade`,
+    /// `notebook run` and `serve`: those that the programs import, hidden until they do, if that saves
+    /// time. `none`: no others. Default: `auto` for `batch` and `grade`, else `none`.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
 
@@ -214,7 +221,7 @@ impl ImageArguments {
 
     /// Makes interpreters of the only build start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
-        self.apply_knowing(builder, None)
+        self.apply_knowing(builder, KnownImports::Never)
     }
 
     /// As [`Self::apply`], for a command that may know what its programs import.
@@ -229,7 +236,7 @@ impl ImageArguments {
 
     /// Makes interpreters of every build start from this image. Reads the setup file.
     pub(crate) fn apply_to_all(&self, builder: Builder) -> anyhow::Result<Builder> {
-        self.apply_to_all_knowing(builder, None)
+        self.apply_to_all_knowing(builder, KnownImports::Never)
     }
 
     /// As [`Self::apply_to_all`], for a command that may know what its programs import.
@@ -265,9 +272,12 @@ impl ImageArguments {
                 let alone = "write `auto` or `none` of `--preload` alone, without modules";
                 return Err(UsageError(alone.to_owned()).into());
             }
-            ([], Some(imports)) => builder.preload_for(imports()),
-            ([word], Some(imports)) if word == AUTO => builder.preload_for(imports()),
-            ([word], None) if word == AUTO => {
+            ([], KnownImports::Ahead(imports)) => builder.preload_for(imports()),
+            ([word], KnownImports::Ahead(imports)) if word == AUTO => {
+                builder.preload_for(imports())
+            }
+            ([word], KnownImports::Later) if word == AUTO => builder.preload_auto(),
+            ([word], KnownImports::Never) if word == AUTO => {
                 let named =
                     "this command doesn't know its programs, so name the modules of `--preload`";
                 return Err(UsageError(named.to_owned()).into());

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::BufReader;
 
-use crate::args::{BatchArguments, ProgressForm};
+use crate::args::{BatchArguments, KnownImports, ProgressForm};
 use crate::exit::{Exit, UsageError};
 use crate::pool::{start_metrics, start_pool, weighted};
 use crate::{inputs, output, signals, terminal};
@@ -141,7 +141,8 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
     // Random numbers of deterministic runs differ with the modules of the image.
     let is_free = arguments.record.is_none() && !arguments.conduct.is_deterministic();
     let imports = || if is_free { imports(&arguments.jobs) } else { ProgramImports::default() };
-    let builder = arguments.programs.image.apply_to_all_knowing(builder, Some(&imports))?;
+    let builder =
+        arguments.programs.image.apply_to_all_knowing(builder, KnownImports::Ahead(&imports))?;
     Ok(weighted(arguments.size.set(builder), &arguments.tenant)?)
 }
 

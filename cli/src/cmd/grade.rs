@@ -16,7 +16,7 @@ use hatchery::record::RecordFolder;
 use hatchery::{Hatchery, Interface, Limits};
 use serde::Serialize;
 
-use crate::args::{GradeArguments, RecordedSamples};
+use crate::args::{GradeArguments, KnownImports, RecordedSamples};
 use crate::exit::{Exit, UsageError};
 use crate::pool::cpus;
 use crate::{progress, signals, terminal};
@@ -89,8 +89,10 @@ pub(crate) async fn run(arguments: GradeArguments) -> anyhow::Result<Exit> {
         Some(_) => ProgramImports::default(),
         None => imports(&tasks.read, &samples),
     };
-    let builder =
-        arguments.image.apply_knowing(builder, Some(&imports))?.interface(Interface::Grade);
+    let builder = arguments
+        .image
+        .apply_knowing(builder, KnownImports::Ahead(&imports))?
+        .interface(Interface::Grade);
     let grader = Arc::new(Grader::start(builder, settings).await?);
     let pool = grader.pool().clone();
     let mut interrupts = signals::interrupts(1)?;

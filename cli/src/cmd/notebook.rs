@@ -66,7 +66,10 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
         imports
     };
     // Their saved states need the same image, so it isn't the default.
-    let imports: KnownImports<'_> = if image.is_auto() { Some(&imports) } else { None };
+    let imports = match image.is_auto() {
+        true => KnownImports::Ahead(&imports),
+        false => KnownImports::Never,
+    };
     let mut builder = image.apply_knowing(builder, imports)?.interface(Interface::Notebook);
     let mut at_once = cpus();
     if let Some(workers) = &arguments.workers {

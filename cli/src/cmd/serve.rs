@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::nats::watched;
 use super::{grade, kernel};
-use crate::args::ServeArguments;
+use crate::args::{KnownImports, ServeArguments};
 use crate::exit::{Exit, UsageError};
 use crate::pool::{room_for, start_pool};
 use crate::{inputs, signals, terminal};
@@ -110,7 +110,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = arguments.programs.builder().sessions(arguments.sessions.config());
     let builder = builder.default_tenant(arguments.sessions.of_tenant());
-    Ok(arguments.size.set(arguments.programs.image.apply_to_all(builder)?))
+    let image = &arguments.programs.image;
+    Ok(arguments.size.set(image.apply_to_all_knowing(builder, KnownImports::Later)?))
 }
 
 async fn start(

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -20,6 +20,17 @@ pub(crate) fn spawn(arguments: &[&str]) -> (Child, String) {
 
 /// The same with these variables set.
 fn spawn_with(environment: &[(&str, &str)], arguments: &[&str]) -> (Child, String) {
+    let (child, address, mut said) = spawn_saying(environment, arguments);
+    // Whatever else it says is read, so that it never waits for that.
+    thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    (child, address)
+}
+
+/// The same with what it says after that.
+fn spawn_saying(
+    environment: &[(&str, &str)],
+    arguments: &[&str],
+) -> (Child, String, BufReader<ChildStderr>) {
     let mut child = hatchery()
         .args(["serve", "--http", "127.0.0.1:0"])
         .args(arguments)
@@ -35,9 +46,7 @@ fn spawn_with(environment: &[(&str, &str)], arguments: &[&str]) -> (Child, Strin
             break address.to_owned();
         }
     };
-    // Whatever else it says is read, so that it never waits for that.
-    thread::spawn(move || said.read_to_end(&mut Vec::new()));
-    (child, address)
+    (child, address, said)
 }
 
 /// A server, which ends with the test.
@@ -158,6 +167,34 @@ fn a_signal_leaves_no_request_over_http_without_its_answer() {
     let (status, result) = answer(running);
     assert_eq!((status, &result["value"]), (200, &json!("done")), "{result}");
     assert_eq!(server.child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_server_makes_an_image_of_what_its_jobs_import() {
+    let job =
+        json!({ "code": "import sys\nif len(sys.argv) > 9: import sympy\n'sympy' in sys.modules" });
+    for isolation in ["threads", "process"] {
+        let arguments = ["--workers", "1", "--preload", "auto", "--isolation", isolation];
+        let (child, address, mut said) = spawn_saying(&[], &arguments);
+        let server = Server { child, address, _tokens: None };
+        assert_eq!(server.get("/v1/status").1["hidden"], json!([]));
+        // So often that it pays on any machine.
+        for _ in 0..10 * thread::available_parallelism().unwrap().get() {
+            assert_eq!(server.post("/v1/run", &job).1["value"], false);
+        }
+        let mut line = String::new();
+        while !line.contains("the image has imported 1 module that programs import") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it says so");
+        }
+        assert_eq!(server.post("/v1/run", &job).1["value"], false);
+        assert_eq!(server.get("/v1/status").1["hidden"], json!(["sympy"]));
+        let source = "import time; a = time.process_time(); import sympy; time.process_time() - a";
+        let seconds = || server.post("/v1/run", &json!({ "code": source })).1["value"].as_f64();
+        let least = (0..5).filter_map(|_| seconds()).fold(f64::INFINITY, f64::min);
+        assert!(least < 0.15, "{least}");
+        server.end();
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::cache::seal::{Sealer, seal_path};
 use crate::cache::stamp::stamp_path;
 use crate::cache::{CacheDir, remove_unfinished};
+use crate::cause::chain;
 use crate::error::CacheError;
 use crate::python::module::code_path;
 use crate::python::{distribution, module};
@@ -154,6 +155,29 @@ pub fn prune(cache: &CacheDir, prune: &Prune, now: SystemTime) -> Result<Pruned,
     }
     pruned.removed = removed;
     Ok(pruned)
+}
+
+/// Removes the least recently used of these images until at most `count` are left and the whole cache
+/// takes at most `bytes`. Images in use stay. The caller holds the lock of images.
+pub(crate) fn bound_images(cache: &CacheDir, paths: Vec<PathBuf>, count: usize, bytes: u64) {
+    let is_images = |place: &&EntryFiles| place.kind == CacheEntryKind::Image;
+    let place = PLACES.iter().find(is_images).expect("images have a place");
+    let mut images: Vec<_> = paths.into_iter().map(|path| place.entry(path)).collect();
+    images.sort_by_key(|image| image.last_used);
+    let (mut left_count, mut left_bytes) = (images.len(), total_bytes(cache));
+    for image in images {
+        if left_count <= count && left_bytes <= bytes {
+            break;
+        }
+        let Some(_unused) = place.claim(&image.path) else { continue };
+        match Sealer::remove(&image.path) {
+            Ok(()) => {
+                left_count -= 1;
+                left_bytes = left_bytes.saturating_sub(image.bytes);
+            }
+            Err(error) => tracing::warn!(error = %chain(&error), "an old image can't be removed"),
+        }
+    }
 }
 
 /// Splits entries into those to remove and those to keep, in any order.
@@ -399,6 +423,32 @@ mod tests {
         assert_eq!(names(&pruned(&cache, Some(0), None).removed), ["idle"]);
         drop(view);
         assert_eq!(names(&pruned(&cache, Some(0), None).removed), ["used"]);
+    }
+
+    #[test]
+    fn only_some_images_are_removed_for_being_many_or_large_and_none_in_use() {
+        let (_folder, cache) = cache();
+        let bound = |names: &[&str], count, bytes| {
+            let path = |name: &&str| cache.root().join("images").join(name);
+            bound_images(&cache, names.iter().map(path).collect(), count, bytes);
+            let mut left: Vec<_> = entries(&cache).unwrap().into_iter().map(|e| e.name).collect();
+            left.sort_unstable();
+            left.join("")
+        };
+        for (name, days) in [("a.image", 9), ("b.image", 8), ("c.image", 7), ("d.image", 6)] {
+            make(&cache, "images", name, 100_000, days);
+        }
+        let own = make(&cache, "images", "o.image", 100_000, 40);
+        let all = ["a.image", "b.image", "c.image", "d.image"];
+        assert_eq!(bound(&all, 4, 1 << 20), "abcdo");
+        assert_eq!(bound(&all, 3, 1 << 20), "bcdo");
+        let used = cache.root().join("images/b.image");
+        let view = Sealer::new(&cache).unwrap().look_at(&used, "label").unwrap();
+        assert_eq!(bound(&all[1..], 3, 350_000), "bdo");
+        assert_eq!(bound(&["b.image", "d.image"], 3, 0), "bo", "the new one is in use, too");
+        drop(view);
+        assert_eq!(bound(&["b.image"], 3, 0), "o");
+        assert!(own.exists());
     }
 
     #[test]

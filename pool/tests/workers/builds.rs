@@ -70,6 +70,37 @@ async fn sessions_of_both_builds_share_a_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_change_to_a_source_that_comes_later_and_sessions_stay() {
+    let mut later = None;
+    let add = |builds: Builds| {
+        let (builds, id) = builds.with_later();
+        later = Some((builds.clone(), id));
+        builds
+    };
+    let mut rig = rig_with(1 << 20, add).await;
+    let (builds, later) = later.unwrap();
+    assert_eq!(builds.names().map(|name| &**name).collect::<Vec<_>>(), ["default"]);
+    assert_eq!((builds.id("default"), later), (Some(BuildId(0)), OTHER));
+    let mut permit = rig.worker().await;
+    let cell = Arc::new(SessionCell::new(SessionId(1), None));
+    let source = FakeSource::default();
+    for turn in 1..4 {
+        let (outcome, next, on) = ran(&mut rig, permit, task(turn, "count", Some(&cell))).await;
+        assert_eq!((count(&outcome), on), (turn, BuildId(0)));
+        if turn == 1 {
+            builds.provide(later, Arc::new(source.clone()));
+        }
+        let job = Task { build: later, ..task(turn, "count", None) };
+        let (outcome, next, on) = ran(&mut rig, next, job).await;
+        assert_eq!((count(&outcome), on, source.starts()), (1, later, turn));
+        assert_eq!(rig.pool.workers()[0].python, "default");
+        permit = next;
+    }
+    drop(permit);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_can_not_start_ends_the_worker_and_not_the_pool() {
     let (mut rig, other) = rig_of_two().await;
     let permit = rig.worker().await;

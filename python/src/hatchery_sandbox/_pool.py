@@ -72,7 +72,8 @@ class Pool:
             workers: Programs that run at once, or the least and the most, to follow the load.
                 Default: the number of CPUs.
             queue: Jobs that may wait in the server; others wait in this process. Default: 10,000.
-            preload: Modules that every program finds imported already.
+            preload: Modules that every program finds imported already. With `"auto"` those that
+                programs without a session import, once that pays, hidden until they do.
             setup: A Python file that runs before; programs see the names that it defines.
             packages: Pure-Python wheels, or folders of Python code, that programs can import.
             packages_common: Whether programs can import the common packages, such as requests, Flask,

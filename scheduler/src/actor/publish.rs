@@ -169,6 +169,8 @@ impl SchedulerStatus {
             sessions,
             trees: TreeStatus::largest(snapshot.sessions.values()),
             pythons,
+            // The facade knows the images.
+            hidden: Vec::new(),
             isolation: pool.map(|pool| pool.builds().isolation()).unwrap_or_default(),
             workers,
             memory: snapshot.memory,

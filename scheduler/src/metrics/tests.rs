@@ -163,6 +163,7 @@ fn gauges_follow_the_status() {
         oldest_wait: Some(Duration::from_millis(1500)),
         tenants: vec![tenant("a", queued(1, 2, 3)), tenant("b", queued(0, 5, 0))],
         pythons: vec!["default".to_owned()],
+        hidden: Vec::new(),
         workers: vec![
             worker(1, WorkerActivity::Ready),
             worker(2, WorkerActivity::Resetting),
@@ -216,6 +217,7 @@ fn empty() -> SchedulerStatus {
         trees: Vec::new(),
         places: SessionPlaces::default(),
         pythons: Vec::new(),
+        hidden: Vec::new(),
         isolation: pool::IsolationStatus::default(),
         workers: Vec::new(),
         memory: MemoryStatus::default(),

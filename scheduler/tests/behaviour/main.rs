@@ -22,6 +22,7 @@ mod elastic;
 mod faults;
 /// The life of the pool: starting, ready, degraded, ended.
 mod health;
+mod images;
 /// Idle sessions: suspended, offloaded, brought back, closed.
 mod residency;
 /// Workers that are retired on request.

@@ -13,7 +13,7 @@ use serve::{Grade, Grading};
 use tokio::sync::OnceCell;
 
 use super::PRELOAD;
-use crate::args::ServeArguments;
+use crate::args::{KnownImports, ServeArguments};
 use crate::progress;
 
 /// Grades samples with the Python build and the packages of `hatchery serve`, as many at once as that
@@ -27,7 +27,9 @@ struct LazyGrader {
 /// Prepares a pool. Reads the setup file.
 pub(in crate::cmd) fn grading(arguments: &ServeArguments) -> anyhow::Result<Grading> {
     let builder = Hatchery::builder().preload(PRELOAD.split(' ')).progress(progress::sink());
-    let builder = arguments.programs.image.apply_to_all(builder)?.interface(Interface::Grade);
+    let image = &arguments.programs.image;
+    let builder = image.apply_to_all_knowing(builder, KnownImports::Later)?;
+    let builder = builder.interface(Interface::Grade);
     let at_once = arguments.size.workers.most();
     let grader = Arc::new(LazyGrader { builder, at_once, grader: OnceCell::new() });
     Ok(Arc::new(move |grade| {

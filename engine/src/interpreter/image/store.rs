@@ -8,7 +8,6 @@
 //! hash starts from one. The sender of an image can't make it that of other specs, whatever key it
 //! claims to have.
 
-use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use std::sync::Arc;
 
 use super::format::{self, ImageContents, ImageHeader};
 use super::{Image, ImageInfo, template};
-use crate::cache::seal::{Sealer, seal_path};
+use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
@@ -28,13 +27,13 @@ use crate::host::wasi::BASE_ENVIRONMENT;
 use crate::interpreter::engine::Engine;
 use crate::memory::sys::FileView;
 use crate::python::distribution::Build;
-use crate::python::packages;
 use crate::python::spec::ImageSpec;
+use crate::python::{packages, prune};
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
-/// The most images with hidden modules in the cache.
+/// The most images with hidden modules in the cache: each set of programs may have its own.
 const MOST_HIDING: usize = 6;
 /// Changes whenever the same inputs build a different image. Causes are the layout of the guest's
 /// files, its environment, or what a template does.
@@ -103,10 +102,17 @@ impl Image {
         };
         match written {
             Ok(()) => {
-                if !spec.hidden.is_empty() {
-                    remove_hiding(engine.cache(), MOST_HIDING);
-                }
                 let made = load(engine, &layout, &sealer, &key, &key);
+                // The new one is in use by now.
+                if !spec.hidden.is_empty() {
+                    let images = list(engine.cache()).unwrap_or_default().into_iter();
+                    let hiding = images.filter(|image| !image.hidden.is_empty());
+                    let (paths, bytes) = (
+                        hiding.filter_map(|image| image.path).collect(),
+                        engine.inner.config.cache_bound_bytes,
+                    );
+                    prune::bound_images(engine.cache(), paths, MOST_HIDING, bytes);
+                }
                 made.ok_or_else(|| {
                     ImageError::Store(std::io::Error::other("it is missing after it was written"))
                 })
@@ -117,21 +123,6 @@ impl Image {
                 let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
                 Ok(Image::new(engine, layout, info, contents))
             }
-        }
-    }
-}
-
-/// Removes all but the last used images with hidden modules: each set of programs may have its own.
-fn remove_hiding(cache: &CacheDir, kept: usize) {
-    let hiding = list(cache).unwrap_or_default().into_iter().filter(|one| !one.hidden.is_empty());
-    let mut paths: Vec<_> = hiding.filter_map(|image| image.path).collect();
-    // Each use sets the seal's time.
-    let last_used =
-        |path: &PathBuf| fs::metadata(seal_path(path)).and_then(|seal| seal.modified()).ok();
-    paths.sort_by_cached_key(|path| Reverse(last_used(path)));
-    for path in paths.iter().skip(kept) {
-        if let Err(error) = Sealer::remove(path) {
-            tracing::warn!(error = %chain(&error), "an old image can't be removed");
         }
     }
 }
