@@ -13,8 +13,10 @@ const EXECUTE: &str =
     "def exec(source, names):\n    names.update(hatchery_execute(source, names))\n\n";
 
 /// What the candidate's interpreter has beside the snippet. All of DS-1000's tests only read `result`.
-const EXECUTED: &str = "def hatchery_execute(source, names):\n    names = dict(names)\n    \
-    exec(source, names)\n    return {name: names[name] for name in ('result',) if name in names}\n";
+/// Where tests and candidate share an interpreter, `exec` is that of the tests.
+const EXECUTED: &str = "def hatchery_execute(source, names):\n    import builtins\n    \
+    names = dict(names)\n    builtins.exec(source, names)\n    \
+    return {name: names[name] for name in ('result',) if name in names}\n";
 
 /// Returns the tests of a `code_context`.
 pub(super) fn suite(context: &str) -> Result<Suite, InvalidLine> {

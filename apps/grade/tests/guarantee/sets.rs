@@ -95,6 +95,20 @@ async fn published_forms_are_graded_by_their_own_rules() {
                          read = io.BytesIO(solution.encode()).readline\n    \
                          assert 'for' not in [token.string for token in tokenize.tokenize(read)]\n",
     });
+    let mut other = snippet.clone();
+    let context = snippet["code_context"].as_str().unwrap();
+    let told = context.replace(
+        "    assert result ==",
+        "    assert id(result) != id(expected)\n    assert result ==",
+    );
+    other["code_context"] = json!(told);
+    let plotted = json!({
+        "task_id": "BigCodeBench/1", "complete_prompt": "import matplotlib.pyplot as plt\ndef task_func():\n",
+        "code_prompt": "import matplotlib.pyplot as plt\ndef task_func():",
+        "canonical_solution": "    return plt.plot([1, 2])[0]", "entry_point": "task_func",
+        "test": "import unittest\nimport matplotlib\nclass TestCases(unittest.TestCase):\n    \
+                 def test_1(self): self.assertIsInstance(task_func(), matplotlib.lines.Line2D)\n",
+    });
     let indented = json!({
         "task_id": 3, "prompt": "def f_3(n):\n\treturn ", "suffix": " + 0\n", "entry_point": "f_3",
         "canonical_solution": "math.floor(n)", "test_start": "\nimport math\n\ndef check(candidate):",
@@ -157,6 +171,8 @@ async fn published_forms_are_graded_by_their_own_rules() {
         (&snippet, "code", "y = x * 2", false),
         (&snippet, "code", "result = [i for i in x + x]", false),
         (&snippet, "code", "import sys\nsys.modules['copy'].copy = None\nresult = x", false),
+        (&other, "code", "result = x + x", true),
+        (&plotted, "completion", "    return plt.plot([3, 4])[0]", true),
         (&indented, "completion", "math.floor(n)", true),
         (&indented, "completion", "int(n)", false),
         (&indented, "solution", "def f_3(n):\n\tn = n\n    return math.floor(n)", true),
