@@ -46,11 +46,14 @@ const OPTIONS: [&str; 9] = [
     "--trusted-host",
 ];
 
-/// The options by which pip takes pure wheels; and others, for a machine for which there are some.
+/// The options by which pip takes pure wheels; and others, for a machine for which there are some, or
+/// for a build that links them.
 const PURE: &str = "--platform any --implementation py --abi none";
 const NATIVE: &str = "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 \
                       --implementation cp --abi cp312 --abi abi3 --abi none";
-/// The Python for which those have machine code. The rest of them is for any that they allow.
+const LINKABLE: &str = "--implementation cp --abi abi3 --abi none";
+/// The Python for which those of `NATIVE` have machine code. The rest of them is for any that they
+/// allow.
 const NATIVE_PYTHON: &str = "3.12";
 
 const HASH: &str = "--hash=sha256:";
@@ -69,7 +72,8 @@ pub(super) fn load(
         detail,
     })?;
     let (is_common, stand_ins) = (path.is_none(), stand_ins::PACKAGES);
-    let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}");
+    let linkable = target.machine_code().unwrap_or_default();
+    let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}{linkable}");
     let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
     let target = target.clone();
@@ -122,8 +126,17 @@ impl Wheels {
             let Some(part) = part(text, has_machine_code) else { continue };
             let place = wheels.path().join(COMMON);
             fs::write(&place, part).map_err(|source| CacheError::io("write", &place, source))?;
-            let fetched =
-                pip::download(&place, list.parent(), wheels.path(), &self.kinds(has_machine_code));
+            let download =
+                |kinds: &[String]| pip::download(&place, list.parent(), wheels.path(), kinds);
+            let pure = || download(&self.kinds(false));
+            let fetched = match has_machine_code {
+                false => pure(),
+                // Machine code that can be linked needn't be left out.
+                true if path.is_some() && self.target.machine_code().is_some() => {
+                    pure().or_else(|_| download(&self.kinds(true)))
+                }
+                true => download(&self.kinds(true)),
+            };
             // Each time, all that are in the folder.
             paths = fetched.map_err(|cause| match path {
                 Some(path) => PackageError::Pip(path.to_owned(), cause),
@@ -154,12 +167,18 @@ impl Wheels {
         Ok(self.cached().unwrap_or(packages))
     }
 
-    /// Returns the options by which pip takes wheels for any machine with this Python, or those whose
-    /// machine code is left out.
+    /// Returns the options by which pip takes wheels for any machine with this Python and those that
+    /// can be linked, or those whose machine code is left out.
     fn kinds(&self, has_machine_code: bool) -> Vec<String> {
         let version = self.target.series();
-        let (kinds, version) =
-            if has_machine_code { (NATIVE, NATIVE_PYTHON) } else { (PURE, version.as_str()) };
+        let own = format!("cp{}", version.replace('.', ""));
+        let (kinds, version) = match (has_machine_code, self.target.machine_code()) {
+            (true, _) => (NATIVE.to_owned(), NATIVE_PYTHON),
+            (false, None) => (PURE.to_owned(), version.as_str()),
+            (false, Some(platform)) => {
+                (format!("--platform {platform} {LINKABLE} --abi {own}"), version.as_str())
+            }
+        };
         kinds.split(' ').chain(["--python-version", version]).map(str::to_owned).collect()
     }
 }
