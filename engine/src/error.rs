@@ -242,8 +242,9 @@ pub enum PackageError {
     /// It holds more than Python.
     #[error(
         "`{}` can't go into an image: {reason}; the sandbox runs only pure-Python packages, whose \
-         wheels end in `-none-any.whl`, and a few that need no machine code (`hatchery packages` \
-         lists what the build has)",
+         wheels end in `-none-any.whl`, a few that need no machine code (`hatchery packages` lists \
+         what the build has), and on the build `pyodide` those made for it, which end in \
+         `-pyemscripten_2026_0_wasm32.whl`",
         path.display()
     )]
     Native {
@@ -292,8 +293,9 @@ pub enum PackageError {
     },
     /// pip didn't fetch what a requirements file names.
     #[error(
-        "pip could not fetch what `{}` names (only pure-Python wheels are taken; leave out what \
-         the build has, which `hatchery packages` lists, or give wheels as files)", .0.display()
+        "pip could not fetch what `{}` names (only wheels are taken that are pure Python or, on \
+         the build `pyodide`, made for it; leave out what the build has, which `hatchery packages` \
+         lists, or give wheels as files)", .0.display()
     )]
     Pip(PathBuf, #[source] PipError),
     /// pip didn't fetch the common packages.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::{
     CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, PackageInfo,
-    PackageOrigin, Progress, ProgressSink, Silent,
+    PackageOrigin, Progress, ProgressSink, PythonTarget, Silent,
 };
 use pool::BuildId;
 use process::{Helper, ProcessError, ProcessSource};
@@ -115,23 +115,31 @@ fn load(
     packages: &[PackageSource],
     progress: &Arc<dyn ProgressSink>,
 ) -> Result<(Python, ImageSpec), Error> {
-    let engine = Engine::load(config, progress)?;
-    let mut image = image.clone();
-    if !packages.is_empty() {
-        let target = engine.target()?;
+    let open = |target: &PythonTarget| -> Result<ImageSpec, Error> {
+        let mut image = image.clone();
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
         for source in packages {
             let progress = progress.as_ref();
             image.packages.extend(match source {
-                PackageSource::Path(path) => vec![Package::open(path, &target)?],
+                PackageSource::Path(path) => vec![Package::open(path, target)?],
                 PackageSource::Requirements(path) => {
-                    Package::from_requirements(&cache, path, &target, progress)?
+                    Package::from_requirements(&cache, path, target, progress)?
                 }
-                PackageSource::Common => Package::common(&cache, &target, progress)?,
+                PackageSource::Common => Package::common(&cache, target, progress)?,
             });
         }
-    }
-    image.check()?;
+        image.check()?;
+        Ok(image)
+    };
+    let mut opened = None;
+    let engine = Engine::load_with(config, progress, |target| {
+        Ok::<_, Error>(opened.insert(open(target)?).packages.clone())
+    })?;
+    let image = match opened {
+        Some(image) => image,
+        None if packages.is_empty() => open(&PythonTarget::default())?,
+        None => open(&engine.target()?)?,
+    };
     let python = match engine.takes_images() {
         true => {
             let hiding =

@@ -29,7 +29,8 @@ use crate::python::module::CompiledModule;
 use crate::python::module::imports;
 use crate::python::module::native::NativeEngine;
 use crate::python::module::shape::Shape;
-use crate::python::packages::Package;
+use crate::python::packages::info::PythonTarget;
+use crate::python::packages::{self, Package};
 use crate::python::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
@@ -62,11 +63,38 @@ impl Engine {
     ///
     /// # Errors
     /// The cache can't be used, or the build can't be installed or compiled.
-    #[tracing::instrument(level = "info", name = "load_engine", skip_all)]
     pub fn load(
         config: &EngineConfig,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, EngineError> {
+        Self::load_with(config, progress, |_| Ok(Vec::new()))
+    }
+
+    /// As `load`, with the machine code of packages linked into the build. `open` returns the packages
+    /// for this Python, and isn't called for a build that links none. Their module is compiled and
+    /// cached as another one.
+    ///
+    /// # Errors
+    /// As `load`, those of `open`, or the packages can't be linked.
+    #[tracing::instrument(level = "info", name = "load_engine", skip_all)]
+    pub fn load_with<E: From<EngineError>>(
+        config: &EngineConfig,
+        progress: &Arc<dyn ProgressSink>,
+        open: impl FnOnce(&PythonTarget) -> Result<Vec<Package>, E>,
+    ) -> Result<Self, E> {
+        let (cache, build) = Self::find(config, progress)?;
+        let linked = match build.linkable().map(PythonTarget::of_emscripten) {
+            Some(target) => packages::libraries(&open(&target)?),
+            None => Vec::new(),
+        };
+        Ok(Self::load_build(config, progress, cache, build.with_linked(linked))?)
+    }
+
+    /// Opens the cache and installs or opens the build.
+    fn find(
+        config: &EngineConfig,
+        progress: &Arc<dyn ProgressSink>,
+    ) -> Result<(CacheDir, Build), EngineError> {
         // The allocation that fails first may be one of the process itself, which then aborts.
         let needed_bytes = FIRST_GUEST_BYTES as u64;
         if let Some(limit_bytes) = getrlimit(Resource::As).current
@@ -85,6 +113,15 @@ impl Engine {
             }
             Some(path) => Build::Local(LocalBuild::open(path)?),
         };
+        Ok((cache, build))
+    }
+
+    fn load_build(
+        config: &EngineConfig,
+        progress: &Arc<dyn ProgressSink>,
+        cache: CacheDir,
+        build: Build,
+    ) -> Result<Self, EngineError> {
         let engine = module::new_engine();
         let damaged = |error: &EngineError| {
             matches!(error, EngineError::Python(PythonError::WrongHash { .. }))

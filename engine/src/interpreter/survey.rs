@@ -48,15 +48,16 @@ pub(super) struct Surveyed {
 }
 
 impl Engine {
-    /// Returns for which Python packages are chosen. For a build that the user brings this starts
+    /// Returns for which Python packages are chosen. For most builds that the user brings this starts
     /// an interpreter, once.
     ///
     /// # Errors
     /// The build doesn't start.
     pub fn target(&self) -> Result<PythonTarget, EngineError> {
-        match self.inner.build.is_default() {
-            true => Ok(PythonTarget::default()),
-            false => Ok(self.surveyed()?.target.clone()),
+        match self.inner.build.linkable() {
+            Some(version) => Ok(PythonTarget::of_emscripten(version)),
+            None if self.inner.build.is_default() => Ok(PythonTarget::default()),
+            None => Ok(self.surveyed()?.target.clone()),
         }
     }
 
@@ -145,6 +146,9 @@ impl Engine {
         });
         let has_threads = shared_memory(module).is_some() || threads::are_given(module);
         let threads = (!has_threads).then(|| "it has one thread".to_owned());
+        let linkable = self.inner.build.linkable().map(PythonTarget::of_emscripten);
+        let has_wheels = linkable.is_some_and(|target| target.machine_code().is_some());
+        let machine_code = (!has_wheels).then(|| "only Pyodide links them".to_owned());
         Ok(BuildInfo {
             name: self.inner.build.name().to_owned(),
             version,
@@ -165,6 +169,7 @@ impl Engine {
             features: vec![
                 ("images, resets, sessions and forks", images),
                 ("interrupts that keep a session", interrupts),
+                ("packages with machine code", machine_code),
                 ("threads", threads),
                 ("connections, if allowed", self.lacks_connections().map(str::to_owned)),
             ],

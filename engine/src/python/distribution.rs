@@ -81,6 +81,23 @@ impl Build {
         }
     }
 
+    /// Returns the version of CPython if packages with machine code can be linked into the module.
+    pub(crate) fn linkable(&self) -> Option<[u32; 3]> {
+        match self {
+            Self::Default(_) => None,
+            Self::Local(build) => build.linkable,
+        }
+    }
+
+    /// Returns the build with libraries of packages linked into its module, if it takes any. Each is
+    /// given with the path at which the guest sees it.
+    pub(crate) fn with_linked(self, linked: Vec<(String, Bytes)>) -> Self {
+        match self {
+            Self::Default(_) => self,
+            Self::Local(build) => Self::Local(build.with_linked(linked)),
+        }
+    }
+
     /// Reads the WebAssembly module.
     pub(crate) fn wasm(&self) -> Result<Bytes, EngineError> {
         match self {

@@ -8,29 +8,32 @@
 //! - `_start` calls the constructors and CPython's `main`, as in a program for WASI.
 //! - The tables of JavaScript's objects are always empty, and nothing writes to them.
 //! - Exceptions become those that wasmer knows (`exceptions.rs`).
-//! - Addresses of what other modules may bring are constants: zero, since there are none.
+//! - Addresses of what other modules may bring are constants: zero, since there are none. The machine
+//!   code of packages is linked before (`link.rs`).
 
-use std::collections::HashMap;
-
+use bytes::Bytes;
 use wasm_encoder::{
     BlockType, CodeSection, ConstExpr, ElementSection, Elements, Encode, EntityType, ExportKind,
     ExportSection, Function, FunctionSection, HeapType, ImportSection, Instruction, MemArg, Module,
     RawSection, SectionId, ValType,
 };
-use wasmparser::{
-    ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser, Payload, SectionLimited,
-    TypeRef,
-};
+use wasmparser::{ExternalKind, Import, Operator, Parser, Payload, TypeRef};
 
 use crate::cause::Cause;
 use crate::python::module::imports::{self, EMSCRIPTEN, SLEEP, WASI};
 use crate::python::module::shape::START;
 use exceptions::{EXCEPTION, Result, TagBlocks, unknown, value_type};
+use link::{FIND, OPEN};
+use parts::{FUNCTION_TYPE, ModuleParts, extended, part};
 
 mod exceptions;
+mod link;
+mod parts;
 
 /// Changes whenever the same module is translated differently.
 pub(crate) const VERSION: &str = "emscripten 1";
+/// Changes whenever the same libraries are linked differently.
+pub(crate) const LINKED_VERSION: &str = "linked 1";
 
 /// CPython's own limit of its stack would be all of the guest's, 10 MiB: before that, the native one
 /// ends.
@@ -75,117 +78,36 @@ pub(crate) fn is_one(wasm: &[u8]) -> bool {
     )
 }
 
-/// What the module has, as far as the translation needs it.
-#[derive(Default)]
-struct ModuleParts<'a> {
-    types: Vec<FuncType>,
-    tags: Vec<u32>,
-    /// The imported functions, with namespaces and types.
-    imports: Vec<(&'a str, &'a str, u32)>,
-    /// The number of imported globals.
-    globals: u32,
-    /// The types of its own functions.
-    functions: Vec<u32>,
-    exports: HashMap<&'a str, u32>,
-    /// The functions of the first table, and the slot of the first of them.
-    table: Vec<u32>,
-    first_slot: usize,
+/// Returns the version of CPython of which such a module says that it is one.
+pub(crate) fn version(wasm: &[u8]) -> Option<[u32; 3]> {
+    let parts = ModuleParts::read(wasm).ok()?;
+    let [_, patch, minor, major] = parts.word(parts.exported_constant("Py_Version")?)?;
+    Some([major, minor, patch].map(u32::from))
 }
 
-fn read(wasm: &[u8]) -> Result<ModuleParts<'_>> {
-    let mut parts = ModuleParts::default();
-    for payload in Parser::new(0).parse_all(wasm) {
-        match payload? {
-            Payload::TypeSection(types) => {
-                for ty in types.into_iter_err_on_gc_types() {
-                    parts.types.push(ty?);
-                }
-            }
-            Payload::ImportSection(imports) => {
-                for import in imports.into_imports() {
-                    let import = import?;
-                    match import.ty {
-                        TypeRef::Func(ty) => parts.imports.push((import.module, import.name, ty)),
-                        TypeRef::Global(global)
-                            if global.content_type == wasmparser::ValType::I32 =>
-                        {
-                            parts.globals += 1;
-                        }
-                        _ => return Err(unknown("an import that is no function and no address")),
-                    }
-                }
-            }
-            Payload::FunctionSection(functions) => {
-                parts.functions = functions.into_iter().collect::<Result<_, _>>()?;
-            }
-            Payload::TagSection(tags) => {
-                for tag in tags {
-                    parts.tags.push(tag?.func_type_idx);
-                }
-            }
-            Payload::ExportSection(exports) => {
-                for export in exports {
-                    let export = export?;
-                    if export.kind == ExternalKind::Func {
-                        parts.exports.insert(export.name, export.index);
-                    }
-                }
-            }
-            Payload::ElementSection(elements) => {
-                for element in elements {
-                    let element = element?;
-                    let (
-                        ElementKind::Active { table_index: None | Some(0), offset_expr },
-                        ElementItems::Functions(functions),
-                        true,
-                    ) = (element.kind, element.items, parts.table.is_empty())
-                    else {
-                        return Err(unknown("a table that isn't filled once, by numbers"));
-                    };
-                    let first = constant(&offset_expr);
-                    parts.first_slot = first.ok_or(unknown("a table filled from somewhere"))?;
-                    parts.table = functions.into_iter().collect::<Result<_, _>>()?;
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(parts)
-}
-
-fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<usize> {
-    match expression.get_operators_reader().read() {
-        Ok(Operator::I32Const { value }) => usize::try_from(value).ok().filter(|at| *at < 1 << 20),
-        _ => None,
-    }
-}
-
-impl ModuleParts<'_> {
-    fn signature(&self, function: u32) -> Option<&FuncType> {
-        let function = function as usize;
-        let ty = match self.imports.get(function) {
-            Some((_, _, ty)) => *ty,
-            None => *self.functions.get(function - self.imports.len())?,
-        };
-        self.types.get(ty as usize)
-    }
-
-    fn export(&self, name: &str) -> Result<u32> {
-        self.exports.get(name).copied().ok_or(unknown("a function that starts it is missing"))
-    }
-}
-
-/// Translates a module.
+/// Translates a module, with the libraries of packages linked into it. Each has the path at which the
+/// guest sees it.
 ///
 /// # Errors
-/// It isn't one of those that this knows.
-pub(crate) fn translate(wasm: &[u8]) -> Result<Vec<u8>, Cause> {
-    let translated = read(wasm).and_then(|parts| ModuleTranslation::new(&parts)?.module(wasm));
-    translated.map_err(Cause::new)
+/// It isn't one of those that this knows, or a library can't be linked.
+pub(crate) fn translate(wasm: &[u8], libraries: &[(String, Bytes)]) -> Result<Vec<u8>, Cause> {
+    let linked;
+    let wasm = match libraries {
+        [] => wasm,
+        libraries => {
+            linked = link::link(wasm, libraries)?;
+            &linked
+        }
+    };
+    let parts = ModuleParts::read(wasm).map_err(Cause::new)?;
+    let translation = ModuleTranslation::new(&parts);
+    translation.and_then(|translation| translation.module(wasm)).map_err(Cause::new)
 }
 
 struct ModuleTranslation<'a> {
     parts: &'a ModuleParts<'a>,
+    /// The first slot of the first table that has a function, and all of its functions.
+    table: (u32, &'a [u32]),
     /// Types that are appended to the module's.
     types: Vec<(Vec<ValType>, Vec<ValType>)>,
     tags: Vec<TagBlocks>,
@@ -205,6 +127,7 @@ impl<'a> ModuleTranslation<'a> {
     fn new(parts: &'a ModuleParts<'a>) -> Result<Self> {
         let mut one = Self {
             parts,
+            table: parts.table()?,
             types: Vec::new(),
             tags: Vec::new(),
             imports: Vec::new(),
@@ -213,6 +136,10 @@ impl<'a> ModuleTranslation<'a> {
             start: (0, Function::new([])),
             functions: vec![0; parts.imports.len()],
         };
+        let is_address = |import: &Import<'_>| matches!(import.ty, TypeRef::Global(global) if global.content_type == wasmparser::ValType::I32);
+        if !parts.others.iter().all(is_address) {
+            return Err(unknown("an import that is no function and no address"));
+        }
         for ty in &parts.tags {
             let ty = parts.types.get(*ty as usize).ok_or(unknown("a tag without type"))?;
             let carried =
@@ -259,6 +186,13 @@ impl<'a> ModuleTranslation<'a> {
         }
         let first = one.imports.len() + one.replaced.len();
         one.functions.extend((0..parts.functions.len()).map(|number| (first + number) as u32));
+        for linked in [OPEN, FIND] {
+            let number = parts.imports.iter().position(|import| import.1 == linked);
+            let own = parts.exported(ExternalKind::Func, linked);
+            if let (Some(number), Some(own)) = (number, own) {
+                one.functions[number] = one.numbered(own)?;
+            }
+        }
         // It would look at the clock until the time is over.
         let computing = one.functions.get_mut(parts.export(SLEEP)? as usize);
         *computing.ok_or(unknown("a function that isn't there"))? = sleep;
@@ -365,8 +299,8 @@ impl<'a> ModuleTranslation<'a> {
             }
             _ => MOST_ARGUMENTS + 1,
         };
-        let before = std::iter::repeat_n(MOST_ARGUMENTS + 1, self.parts.first_slot);
-        let slots: Vec<_> = before.chain(self.parts.table.iter().map(arguments)).collect();
+        let before = std::iter::repeat_n(MOST_ARGUMENTS + 1, self.table.0 as usize);
+        let slots: Vec<_> = before.chain(self.table.1.iter().map(arguments)).collect();
         let mut function = Function::new([]);
         let mut code = function.instructions();
         for _ in 0..MOST_ARGUMENTS + 2 {
@@ -445,8 +379,8 @@ impl ModuleTranslation<'_> {
                     module.section(&functions);
                 }
                 Payload::GlobalSection(globals) => {
-                    let addresses = NO_ADDRESS.repeat(self.parts.globals as usize);
-                    let before = (self.parts.globals as usize, &addresses[..]);
+                    let addresses = NO_ADDRESS.repeat(self.parts.imported_globals);
+                    let before = (self.parts.imported_globals, &addresses[..]);
                     let section = extended(wasm, &globals, before, (0, &[]))?;
                     module.section(&RawSection { id: SectionId::Global.into(), data: &section });
                 }
@@ -464,10 +398,9 @@ impl ModuleTranslation<'_> {
                     module.section(&kept);
                 }
                 Payload::ElementSection(_) => {
-                    let functions =
-                        self.parts.table.iter().map(|function| self.numbered(*function));
+                    let functions = self.table.1.iter().map(|function| self.numbered(*function));
                     let functions = functions.collect::<Result<Vec<_>>>()?;
-                    let first = ConstExpr::i32_const(self.parts.first_slot as i32);
+                    let first = ConstExpr::i32_const(self.table.0 as i32);
                     let mut elements = ElementSection::new();
                     elements.active(None, &first, Elements::Functions(functions.into()));
                     module.section(&elements);
@@ -527,32 +460,8 @@ impl ModuleTranslation<'_> {
     }
 }
 
-/// The first byte of a function's type.
-const FUNCTION_TYPE: u8 = 0x60;
 /// The constant global that is zero.
 const NO_ADDRESS: [u8; 5] = [0x7f, 0, 0x41, 0, 0x0b];
-
-/// Returns a section with more entries, each given as their number and bytes.
-fn extended<T>(
-    wasm: &[u8],
-    section: &SectionLimited<'_, T>,
-    before: (usize, &[u8]),
-    after: (usize, &[u8]),
-) -> Result<Vec<u8>> {
-    let own = part(wasm, section.range().start, section.range().end)?;
-    // Behind their number.
-    let number = own.iter().position(|byte| byte & 0x80 == 0).map_or(0, |last| last + 1);
-    let mut bytes = Vec::new();
-    (before.0 + section.count() as usize + after.0).encode(&mut bytes);
-    bytes.extend([before.1, &own[number..], after.1].concat());
-    Ok(bytes)
-}
-
-fn part(wasm: &[u8], start: u64, end: u64) -> Result<&[u8]> {
-    let place = |at| usize::try_from(at).ok();
-    let part = place(start).zip(place(end)).and_then(|(start, end)| wasm.get(start..end));
-    part.ok_or(unknown("a section that is elsewhere"))
-}
 
 #[cfg(test)]
 mod tests;

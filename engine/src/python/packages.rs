@@ -1,5 +1,6 @@
 //! Packages to add to an image: pure-Python wheels, folders, and the packages of a requirements
-//! file. The machine code of a few is left out (`stand_ins.rs`).
+//! file. The machine code of a few is left out (`stand_ins.rs`). A build of Emscripten takes wheels with
+//! machine code for it, which is linked into its module (`python/emscripten/link.rs`).
 //!
 //! A package is read completely when it is opened, or mapped where pip fetched it before. An image's
 //! key covers every byte of it.
@@ -23,6 +24,7 @@ use crate::cause::Cause;
 use crate::config::ProgressSink;
 use crate::error::PackageError;
 use crate::files::check_path;
+use crate::places::SITE;
 use info::{Inventory, PackageInfo, PackageOrigin, PythonTarget, module_of, normalized};
 use metadata::Metadata;
 
@@ -199,6 +201,12 @@ pub(crate) fn files(packages: &[Package]) -> BTreeMap<&str, &Bytes> {
     files.map(|(path, contents)| (path.as_str(), contents)).collect()
 }
 
+/// Returns the machine code of the packages, by the paths at which the guest sees it.
+pub(crate) fn libraries(packages: &[Package]) -> Vec<(String, Bytes)> {
+    let libraries = files(packages).into_iter().filter(|(path, _)| is_native(path));
+    libraries.map(|(path, contents)| (format!("{SITE}/{path}"), contents.clone())).collect()
+}
+
 /// Returns what distinguishes an image with these packages from others, for its key.
 pub(crate) fn identity(packages: &[Package]) -> Vec<u8> {
     packages.iter().flat_map(|package| *package.inner.hash.as_bytes()).collect()
@@ -261,11 +269,13 @@ struct Collector<'a> {
     source: &'a Path,
     files: BTreeMap<String, Bytes>,
     bytes: u64,
+    /// Whether its machine code can be linked into the build.
+    is_linkable: bool,
 }
 
 impl<'a> Collector<'a> {
-    fn new(source: &'a Path) -> Self {
-        Self { source, files: BTreeMap::new(), bytes: 0 }
+    fn new(source: &'a Path, is_linkable: bool) -> Self {
+        Self { source, files: BTreeMap::new(), bytes: 0, is_linkable }
     }
 
     /// Keeps one file. Never reads more than an image may hold.
@@ -295,7 +305,7 @@ impl<'a> Collector<'a> {
                 &format!("`{}` in it isn't a plain path", path.escape_debug()),
             ));
         }
-        if is_native(path) {
+        if is_native(path) && !self.is_linkable {
             let reason = format!("`{path}` in it is machine code");
             return Err(PackageError::Native { path: self.source.to_owned(), reason });
         }

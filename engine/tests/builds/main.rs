@@ -16,6 +16,7 @@ use serde_json::json;
 use test_support::found;
 
 mod network;
+mod wheels;
 
 /// The builds beside the default one that are here, with their names.
 static OTHERS: LazyLock<Vec<(&str, Engine)>> = LazyLock::new(|| {

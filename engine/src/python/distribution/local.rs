@@ -68,6 +68,10 @@ pub(crate) struct LocalBuild {
     pub(super) module_id: String,
     pub(super) library: Vec<LibraryFile>,
     pub(super) library_sha256: String,
+    /// The version of CPython, if packages with machine code can be linked into the module.
+    pub(super) linkable: Option<[u32; 3]>,
+    /// The libraries to link into the module, with the paths at which the guest sees them.
+    linked: Vec<(String, Bytes)>,
     /// Its open folder in the cache, which marks it as in use.
     _held: Option<Arc<File>>,
 }
@@ -107,8 +111,10 @@ impl LocalBuild {
         let contents = read_bounded(&file).map_err(failed)?;
         let sha256 = hex::encode(Sha256::digest(&contents));
         let kind = ModuleFile::of(&contents);
+        let mut linkable = None;
         let (library, is_translated) = match kind {
             ModuleFile::Wasm if emscripten::is_one(&contents) => {
+                linkable = emscripten::version(&contents);
                 (pyodide::library_beside(&contents, &file).map_err(failed)?, true)
             }
             ModuleFile::Wasm => (library_beside(&file).map_err(failed)?, false),
@@ -116,6 +122,7 @@ impl LocalBuild {
             ModuleFile::Webc => (in_guest(webc::library(contents).map_err(unusable)?), false),
             ModuleFile::Npm => {
                 let (module, library) = pyodide::unpack(&contents).map_err(failed)?;
+                linkable = emscripten::version(&module);
                 (pyodide::library(&module, library).map_err(failed)?, true)
             }
         };
@@ -123,14 +130,7 @@ impl LocalBuild {
             true => format!("{sha256} {}", emscripten::VERSION),
             false => sha256.clone(),
         };
-        let mut hasher = Sha256::new();
-        for file in &library {
-            for part in [file.path.as_bytes(), &file.contents] {
-                hasher.update((part.len() as u64).to_le_bytes());
-                hasher.update(part);
-            }
-        }
-        let library_sha256 = hex::encode(hasher.finalize());
+        let library_sha256 = hash_of(library.iter().map(|file| (&file.path, &file.contents)));
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{name} ({})", &sha256[..12]);
         Ok(Self {
@@ -140,8 +140,21 @@ impl LocalBuild {
             module_id,
             library,
             library_sha256,
+            linkable,
+            linked: Vec::new(),
             _held: None,
         })
+    }
+
+    /// Returns the build with libraries of packages linked into its module. Each is given with the
+    /// path at which the guest sees it, in the order of these.
+    pub(super) fn with_linked(self, linked: Vec<(String, Bytes)>) -> Self {
+        if linked.is_empty() {
+            return self;
+        }
+        let of_linked = hash_of(linked.iter().map(|(path, contents)| (path, contents)));
+        let module_id = format!("{} {} {of_linked}", self.module_id, emscripten::LINKED_VERSION);
+        Self { module_id, linked, ..self }
     }
 
     /// Reads the WebAssembly module.
@@ -163,7 +176,7 @@ impl LocalBuild {
             ModuleFile::Npm => pyodide::unpack(&contents).map_err(failed)?.0,
         };
         if emscripten::is_one(&wasm) {
-            return Ok(emscripten::translate(&wasm).map_err(unusable)?.into());
+            return Ok(emscripten::translate(&wasm, &self.linked).map_err(unusable)?.into());
         }
         if !wasm.starts_with(b"\0asm") {
             return Err(unusable(
@@ -173,6 +186,17 @@ impl LocalBuild {
         }
         Ok(wasm.into())
     }
+}
+
+fn hash_of<'a>(files: impl Iterator<Item = (&'a String, &'a Bytes)>) -> String {
+    let mut hasher = Sha256::new();
+    for (path, contents) in files {
+        for part in [path.as_bytes(), contents] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+    }
+    hex::encode(hasher.finalize())
 }
 
 fn module_in(folder: &Path) -> io::Result<PathBuf> {
@@ -325,6 +349,16 @@ mod tests {
         put("lib/python3.13/os.py", b"changed");
         let changed = LocalBuild::open(folder.path()).unwrap();
         assert_ne!(changed.library_sha256, build.library_sha256);
+        let linked = |path: &str, contents: &'static [u8]| {
+            let library = (path.to_owned(), Bytes::from_static(contents));
+            build.clone().with_linked(vec![library]).module_id
+        };
+        assert_eq!(linked("/a.so", b"code"), linked("/a.so", b"code"));
+        for other in [linked("/b.so", b"code"), linked("/a.so", b"other"), build.module_id.clone()]
+        {
+            assert_ne!(other, linked("/a.so", b"code"));
+        }
+        assert_eq!(build.clone().with_linked(Vec::new()).module_id, build.module_id);
         put("python.wasm", b"\0asm replaced");
         let error = chain(&build.wasm().unwrap_err()).to_string();
         assert!(error.contains("has changed"), "{error}");

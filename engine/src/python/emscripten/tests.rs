@@ -49,7 +49,7 @@ const PYTHON: &str = r#"(module
 fn python(body: &str) -> Vec<u8> {
     let wasm = wat::parse_str(PYTHON.replace("BODY", body)).unwrap();
     assert!(is_one(&wasm));
-    translate(&wasm).unwrap()
+    translate(&wasm, &[]).unwrap()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ fn python(body: &str) -> Vec<u8> {
 struct TestExit;
 
 /// Runs `_start` of a translated module. Returns the code with which it ends, and how long it slept.
-fn run(wasm: &[u8]) -> (i32, f64) {
+pub(super) fn run(wasm: &[u8]) -> (i32, f64) {
     let engine = new_engine();
     let module = wasmer::Module::new(&engine, wasm).unwrap();
     judged::check(&module).unwrap();
@@ -137,7 +137,7 @@ fn the_trampoline_calls_with_as_many_arguments_as_there_are() {
 fn what_is_unknown_is_refused() {
     let refusal = |text: &str| {
         let wasm = wat::parse_str(text).unwrap();
-        chain(&translate(&wasm).unwrap_err()).to_string()
+        chain(&translate(&wasm, &[]).unwrap_err()).to_string()
     };
     let known = PYTHON.replace("BODY", "i32.const 7");
     for (what, replaced, by) in [
@@ -159,7 +159,7 @@ fn what_is_unknown_is_refused() {
         assert!(said.contains(what), "{said}");
     }
     let truncated = &wat::parse_str(&known).unwrap()[..200];
-    assert!(chain(&translate(truncated).unwrap_err()).to_string().contains("can't be read"));
+    assert!(chain(&translate(truncated, &[]).unwrap_err()).to_string().contains("can't be read"));
     assert!(!is_one(&wat::parse_str("(module)").unwrap()));
 }
 
@@ -204,7 +204,7 @@ fn damaged_modules_are_refused_without_a_panic() {
                 let at = numbers.below(damaged.len());
                 damaged[at] = numbers.below(256) as u8;
             }
-            let _ = (translated(&damaged), translate(&damaged));
+            let _ = (translated(&damaged), translate(&damaged, &[]));
         }
     }
 }

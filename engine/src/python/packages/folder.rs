@@ -24,7 +24,7 @@ pub(super) fn read(path: &Path, target: &PythonTarget) -> Result<Package, Packag
              `python3 -m pip wheel --no-deps`",
         ));
     }
-    let mut collector = Collector::new(path);
+    let mut collector = Collector::new(path, false);
     let base = if is_package { format!("{name}/") } else { String::new() };
     let mut pending: Vec<(PathBuf, String)> = vec![(root, base)];
     while let Some((folder, prefix)) = pending.pop() {

@@ -63,6 +63,7 @@ pub(crate) fn module_of(path: &str) -> Option<&str> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['.', '-']);
     let name = match path.split_once('/') {
         Some((folder, rest)) => Some(folder).filter(|_| rest.contains(".py")),
+        None if path.ends_with(".so") => path.split('.').next(),
         None => path.strip_suffix(".py").or_else(|| path.strip_suffix(".pyc")),
     };
     name.filter(|name| is_name(name))
@@ -102,6 +103,18 @@ impl PythonTarget {
     /// Returns the target of a build that says this of itself.
     pub fn new(version: [u32; 3], platform: impl Into<String>) -> Self {
         Self { version, platform: platform.into() }
+    }
+
+    /// Returns that of a build that Emscripten made, with this version of CPython.
+    pub(crate) fn of_emscripten(version: [u32; 3]) -> Self {
+        Self::new(version, "emscripten")
+    }
+
+    /// Returns the platform of wheels with machine code that can be linked into the build, if there is
+    /// one.
+    pub(crate) fn machine_code(&self) -> Option<&'static str> {
+        let is_one = self.platform == "emscripten" && self.version[..2] == [3, 14];
+        is_one.then_some("pyemscripten_2026_0_wasm32")
     }
 
     /// Returns the version in the form of `3.12`.

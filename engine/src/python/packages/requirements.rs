@@ -46,11 +46,14 @@ const OPTIONS: [&str; 9] = [
     "--trusted-host",
 ];
 
-/// The options by which pip takes pure wheels; and others, for a machine for which there are some.
+/// The options by which pip takes pure wheels; and others, for a machine for which there are some, or
+/// for a build that links them.
 const PURE: &str = "--platform any --implementation py --abi none";
 const NATIVE: &str = "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 \
                       --implementation cp --abi cp312 --abi abi3 --abi none";
-/// The Python for which those have machine code. The rest of them is for any that they allow.
+const LINKABLE: &str = "--implementation cp --abi abi3 --abi none";
+/// The Python for which those of `NATIVE` have machine code. The rest of them is for any that they
+/// allow.
 const NATIVE_PYTHON: &str = "3.12";
 
 const HASH: &str = "--hash=sha256:";
@@ -69,7 +72,8 @@ pub(super) fn load(
         detail,
     })?;
     let (is_common, stand_ins) = (path.is_none(), stand_ins::PACKAGES);
-    let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}");
+    let linkable = target.machine_code().unwrap_or_default();
+    let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}{linkable}");
     let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
     let target = target.clone();
@@ -119,16 +123,25 @@ impl Wheels {
         let list = path.unwrap_or(Path::new(COMMON));
         let mut paths = Vec::new();
         for has_machine_code in [false, true] {
-            let Some(part) = part(text, has_machine_code) else { continue };
-            let place = wheels.path().join(COMMON);
-            fs::write(&place, part).map_err(|source| CacheError::io("write", &place, source))?;
-            let fetched =
-                pip::download(&place, list.parent(), wheels.path(), &self.kinds(has_machine_code));
-            // Each time, all that are in the folder.
-            paths = fetched.map_err(|cause| match path {
-                Some(path) => PackageError::Pip(path.to_owned(), cause),
-                None => PackageError::PipCommon(cause),
-            })?;
+            let is_linked =
+                has_machine_code && path.is_some() && self.target.machine_code().is_some();
+            for part in parts(text, has_machine_code, is_linked) {
+                let place = wheels.path().join(COMMON);
+                fs::write(&place, part)
+                    .map_err(|source| CacheError::io("write", &place, source))?;
+                let download =
+                    |kinds: &[String]| pip::download(&place, list.parent(), wheels.path(), kinds);
+                let fetched = match is_linked {
+                    // Machine code that can be linked needn't be left out.
+                    true => download(&self.kinds(false)).or_else(|_| download(&self.kinds(true))),
+                    false => download(&self.kinds(has_machine_code)),
+                };
+                // Each time, all that are in the folder.
+                paths = fetched.map_err(|cause| match path {
+                    Some(path) => PackageError::Pip(path.to_owned(), cause),
+                    None => PackageError::PipCommon(cause),
+                })?;
+            }
         }
         paths.sort_unstable();
         let origin = match path {
@@ -154,26 +167,33 @@ impl Wheels {
         Ok(self.cached().unwrap_or(packages))
     }
 
-    /// Returns the options by which pip takes wheels for any machine with this Python, or those whose
-    /// machine code is left out.
+    /// Returns the options by which pip takes wheels for any machine with this Python and those that
+    /// can be linked, or those whose machine code is left out.
     fn kinds(&self, has_machine_code: bool) -> Vec<String> {
         let version = self.target.series();
-        let (kinds, version) =
-            if has_machine_code { (NATIVE, NATIVE_PYTHON) } else { (PURE, version.as_str()) };
+        let own = format!("cp{}", version.replace('.', ""));
+        let (kinds, version) = match (has_machine_code, self.target.machine_code()) {
+            (true, _) => (NATIVE.to_owned(), NATIVE_PYTHON),
+            (false, None) => (PURE.to_owned(), version.as_str()),
+            (false, Some(platform)) => {
+                (format!("--platform {platform} {LINKABLE} --abi {own}"), version.as_str())
+            }
+        };
         kinds.split(' ').chain(["--python-version", version]).map(str::to_owned).collect()
     }
 }
 
-/// Returns the options of a requirements file, and those of its packages whose machine code is left
-/// out, or the others; `None` if it has none of them.
-fn part(text: &str, has_machine_code: bool) -> Option<String> {
-    let is_option = |line: &String| line.trim_start().starts_with('-');
+/// Returns the options of a requirements file with those of its packages whose machine code is left
+/// out, or with the others; with each of them alone, if that is asked for.
+fn parts(text: &str, has_machine_code: bool, is_alone: bool) -> Vec<String> {
     let lines = logical_lines(text).into_iter().map(|(_, line)| line);
+    let (options, packages): (Vec<_>, Vec<_>) = lines
+        .filter(|line| !line.trim().is_empty())
+        .partition(|line| line.trim_start().starts_with('-'));
     let is_part = |line: &String| stand_ins::find(name_of(line)).is_some() == has_machine_code;
-    let part: Vec<String> = lines
-        .filter(|line| !line.trim().is_empty() && (is_option(line) || is_part(line)))
-        .collect();
-    (!part.iter().all(is_option)).then(|| part.join("\n"))
+    let packages: Vec<_> = packages.into_iter().filter(is_part).collect();
+    let size = if is_alone { 1 } else { packages.len().max(1) };
+    packages.chunks(size).map(|chunk| [&options[..], chunk].concat().join("\n")).collect()
 }
 
 /// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and
@@ -322,10 +342,13 @@ mod tests {
 
     #[test]
     fn packages_with_machine_code_are_fetched_apart_with_the_same_options() {
-        let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y\n";
-        assert_eq!(part(text, false).unwrap(), "-f wheels \none==1   --hash=x");
-        assert_eq!(part(text, true).unwrap(), "-f wheels \nMsgPack==2 --hash=y");
-        assert_eq!(part("-f wheels\none==1", true), None);
+        let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y\norjson==3";
+        assert_eq!(parts(text, false, false), ["-f wheels \none==1   --hash=x"]);
+        let both = "-f wheels \nMsgPack==2 --hash=y\norjson==3";
+        assert_eq!(parts(text, true, false), [both]);
+        let apart = ["-f wheels \nMsgPack==2 --hash=y", "-f wheels \norjson==3"];
+        assert_eq!(parts(text, true, true), apart);
+        assert!(parts("-f wheels\none==1", true, false).is_empty());
     }
 
     #[test]

@@ -39,7 +39,9 @@ pub(super) fn read(
     let name = WheelName::parse(&file_name).ok_or_else(|| {
         bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
     })?;
+    let is_linkable = name.is_linkable(target);
     let stand_ins = match name.check(path, target) {
+        _ if is_linkable => None,
         Err(refusal @ PackageError::Native { .. }) => {
             Some(stand_ins::of_wheel(path, name.name, name.version, refusal)?)
         }
@@ -59,7 +61,7 @@ pub(super) fn read(
         return Err(bad(path, &format!("its `METADATA` is that of `{own}`")));
     }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
-    let mut collector = Collector::new(path);
+    let mut collector = Collector::new(path, is_linkable);
     for index in 0..archive.len() {
         let unreadable = |error| bad_because(path, &format!("can't read its entry {index}"), error);
         let mut entry = archive.by_index(index).map_err(unreadable)?;
@@ -108,6 +110,26 @@ impl<'a> WheelName<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether its machine code can be linked into the build.
+    fn is_linkable(&self, target: &PythonTarget) -> bool {
+        let is_platform = |platform| Some(platform) == target.machine_code();
+        let [major, minor, _] = target.version;
+        let own = format!("cp{major}{minor}");
+        let least = format!("cp{major}");
+        let is_since = |tag: &str| {
+            let digits = tag.strip_prefix(&least).and_then(|digits| digits.parse::<u32>().ok());
+            digits.is_some_and(|since| since <= minor)
+        };
+        self.platform.split('.').any(is_platform)
+            && self.python.split('.').any(|python| {
+                self.abi.split('.').any(|abi| match abi {
+                    "none" => runs_on(python, target),
+                    "abi3" => is_since(python),
+                    abi => abi == own && python == own,
+                })
+            })
     }
 
     fn check(&self, path: &Path, target: &PythonTarget) -> Result<(), PackageError> {
@@ -199,6 +221,26 @@ mod tests {
         let older = PythonTarget::new([3, 12, 0], "wasi");
         let tags = ["py3", "py312", "cp312", "py313", "cp315", "cp313"];
         assert_eq!(tags.map(|tag| runs_on(tag, &older)), [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn machine_code_that_can_be_linked_has_the_tags_of_the_build() {
+        let target = PythonTarget::of_emscripten([3, 14, 2]);
+        for (tags, expected) in [
+            ("cp314-cp314-pyemscripten_2026_0_wasm32", true),
+            ("cp311-abi3-pyemscripten_2026_0_wasm32", true),
+            ("py3-none-pyemscripten_2026_0_wasm32", true),
+            ("cp315-abi3-pyemscripten_2026_0_wasm32", false),
+            ("cp313-cp313-pyemscripten_2026_0_wasm32", false),
+            ("cp314-cp314-pyemscripten_2027_0_wasm32", false),
+            ("cp314-cp314-manylinux2014_x86_64", false),
+            ("py3-none-any", false),
+        ] {
+            let name = format!("a-1-{tags}.whl");
+            let name = WheelName::parse(&name).unwrap();
+            assert_eq!(name.is_linkable(&target), expected, "{tags}");
+            assert!(!name.is_linkable(&PythonTarget::default()), "{tags}");
+        }
     }
 
     #[test]

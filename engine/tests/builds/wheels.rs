@@ -1,0 +1,245 @@
+//! Wheels with machine code for Pyodide's CPython: the first examples of their own documentation, in
+//! images, forks and other processes.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::{CacheDir, EngineError, Package, PackageOrigin, Progress, PythonTarget, SessionState};
+use serde_json::Value;
+
+use super::*;
+
+/// Five wheels with machine code, and what they need.
+const REQUIREMENTS: &str = "\
+annotated-types==0.8.0 --hash=sha256:f072f4d804ea359e4eaf198b1af7a8b0943881a87f31bb764f8bf219bb9419e0
+jiter==0.19.0 --hash=sha256:707b8194222a343c4a5e1574df95f5ade03e3f1cbdba77d8c89c6af0f40d92cd
+msgpack==1.2.4 --hash=sha256:06a0657a4110d563255006b7cb7147432f67827144e429c2cdb1c967548d1817
+msgspec==0.23.0 --hash=sha256:1836f50ad87e7c56600b648a1b75c3bbcce62835cb1f489435fc5fee8d068831
+pydantic==2.14.4 --hash=sha256:653a2ad9f6d8858529c77c72717d0ea991d6c6837fe683246b2f4b2bbfc3fadc
+pydantic-core==2.50.5 --hash=sha256:b2910ec0fa5aeb9bef70156f2b79f4783978fdcfaa7b2f1b5d1814458d2e79a1
+typing-extensions==4.16.0 --hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8
+typing-inspection==0.4.5 --hash=sha256:bc210535442b39e1bf2805e0c7a17dfd6a4ace760c84c7f7d16245d23a6b1c39
+uharfbuzz==0.57.0 --hash=sha256:430b78efc0cff3365461ff79e0d0a944cda17253171d5a4f8cf4615ebde08541
+";
+
+/// Tells the other half of a test where the session is.
+const SAVED_VARIABLE: &str = "HATCHERY_TEST_WHEELS_FROM";
+
+/// Notes whether something was compiled.
+#[derive(Default)]
+struct CompilesSeen(AtomicBool);
+
+impl ProgressSink for CompilesSeen {
+    fn report(&self, progress: Progress) {
+        if matches!(progress, Progress::Compiling { .. }) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Opens the packages of a requirements file in the usual cache.
+fn opened(text: &str, target: &PythonTarget) -> Vec<Package> {
+    let folder = tempfile::tempdir().expect("temporary folders can be created");
+    let path = folder.path().join("requirements.txt");
+    fs::write(&path, text).expect("it is writable");
+    let cache = CacheDir::open(None).expect("it is usable");
+    Package::from_requirements(&cache, &path, target, &Silent).expect("pip fetches them")
+}
+
+/// Returns an image of Pyodide's CPython with the wheels, and whether it was compiled for that.
+fn with_wheels(preload: &[&str]) -> Option<(Image, bool)> {
+    let python = Some(found::pyodide()?);
+    let config = EngineConfig { python, ..EngineConfig::from_env() };
+    let mut spec = ImageSpec {
+        preload: preload.iter().map(|&name| name.to_owned()).collect(),
+        ..ImageSpec::default()
+    };
+    let seen = Arc::new(CompilesSeen::default());
+    let progress: Arc<dyn ProgressSink> = Arc::clone(&seen) as _;
+    let engine = Engine::load_with(&config, &progress, |target| {
+        spec.packages = opened(REQUIREMENTS, target);
+        Ok::<_, EngineError>(spec.packages.clone())
+    });
+    let image = Image::load_or_build(&engine.expect("it is linked"), &spec, &progress);
+    Some((image.expect("it takes them"), seen.0.load(Ordering::Relaxed)))
+}
+
+static WHEELS: LazyLock<Option<(Image, bool)>> =
+    LazyLock::new(|| with_wheels(&["msgspec", "pydantic"]));
+
+/// The examples. Their values are the same wherever they run.
+const EXAMPLES: &str = r#"
+def serialized():
+    import msgspec
+    class User(msgspec.Struct):
+        name: str
+        groups: set[str] = set()
+        email: str | None = None
+    alice = User("alice", groups={"admin"})
+    text = msgspec.json.encode(alice)
+    try:
+        msgspec.json.decode(b'{"name":"bob","groups":[123]}', type=User)
+    except msgspec.ValidationError as error:
+        said = str(error)
+    return [text.decode(), msgspec.json.decode(text, type=User) == alice, said]
+
+def packed():
+    import msgpack
+    return [msgpack.packb([1, 2, 3]).hex(), msgpack.unpackb(b"\x93\x01\x02\x03"), msgpack.Packer.__module__]
+
+def parsed():
+    import jiter
+    return jiter.from_json(b'{"int": 1, "float": 1.2, "str": "hello"}')
+
+def validated():
+    from datetime import datetime
+    from typing import Optional
+    from pydantic import BaseModel, ValidationError
+    class User(BaseModel):
+        id: int
+        name: str = "John Doe"
+        signup_ts: Optional[datetime] = None
+        friends: list[int] = []
+    user = User(**{"id": "123", "signup_ts": "2017-06-01 12:22", "friends": [1, "2", b"3"]})
+    try:
+        User(id="x")
+    except ValidationError as error:
+        said = error.errors()[0]["type"]
+    return [repr(user), said]
+
+def shaped():
+    import uharfbuzz
+    font = uharfbuzz.Font(uharfbuzz.Face(b""))
+    buffer = uharfbuzz.Buffer()
+    buffer.add_str("hello")
+    buffer.guess_segment_properties()
+    uharfbuzz.shape(font, buffer, {"kern": True, "liga": True})
+    return [buffer.script, [info.codepoint for info in buffer.glyph_infos]]
+"#;
+const RUN_EXAMPLES: &str = "[serialized(), packed(), parsed(), validated(), shaped()]";
+
+fn expected() -> Value {
+    let user = "User(id=123, name='John Doe', signup_ts=datetime.datetime(2017, 6, 1, 12, 22), \
+                friends=[1, 2, 3])";
+    json!([
+        [
+            r#"{"name":"alice","groups":["admin"],"email":null}"#,
+            true,
+            "Expected `str`, got `int` - at `$.groups[0]`"
+        ],
+        ["93010203", [1, 2, 3], "msgpack._cmsgpack"],
+        { "int": 1, "float": 1.2, "str": "hello" },
+        [user, "int_parsing"],
+        ["Latn", [0, 0, 0, 0, 0]],
+    ])
+}
+
+/// Makes objects of the wheels' types, which a later turn uses.
+const OBJECTS: &str = "\
+import jiter, msgpack, msgspec, pydantic, uharfbuzz
+class Point(msgspec.Struct):
+    x: int
+class Model(pydantic.BaseModel):
+    x: int
+buffer = uharfbuzz.Buffer()
+buffer.add_str('abc')
+kept = [Point(1), Model(x='2'), msgpack.Packer(), buffer]";
+const USE_OBJECTS: &str = "\
+[kept[0].x, kept[1].x, kept[2].pack([kept[0].x]).hex(), len(kept[3].glyph_infos), \
+Model(x='4').x, msgspec.json.decode(b'{\"x\": 5}', type=Point).x, jiter.from_json(b'[6]')]";
+
+fn used() -> Value {
+    json!([1, 2, "9101", 3, 4, 5, [6]])
+}
+
+#[test]
+fn wheels_with_machine_code_do_what_their_documentation_says() {
+    let Some((image, _)) = &*WHEELS else { return };
+    let mut interpreter = image.start().unwrap();
+    for _ in 0..2 {
+        assert!(run(&mut interpreter, EXAMPLES).0.is_success());
+        assert_eq!(value(&run(&mut interpreter, RUN_EXAMPLES).0), expected());
+        // What a job loads, the next one loads again.
+        interpreter.reset().unwrap();
+        assert!(interpreter.is_as_image());
+    }
+    let of_wheel = |name: &str| {
+        image.info().packages.iter().any(|info| {
+            matches!(&info.origin, PackageOrigin::Requirements(wheel)
+                if wheel.starts_with(name) && wheel.ends_with("-pyemscripten_2026_0_wasm32.whl"))
+        })
+    };
+    assert!(
+        ["jiter", "msgpack", "msgspec", "pydantic_core", "uharfbuzz"].into_iter().all(of_wheel)
+    );
+}
+
+#[test]
+fn objects_of_wheels_live_on_in_forks_and_in_another_process() {
+    let Some((image, _)) = &*WHEELS else { return };
+    let mut interpreter = image.start().unwrap();
+    assert!(run(&mut interpreter, OBJECTS).0.is_success());
+    let state = interpreter.suspend().unwrap();
+    let mut other = image.start().unwrap();
+    for _ in 0..3 {
+        other.resume(&state.fork()).unwrap();
+        assert_eq!(value(&run(&mut other, USE_OBJECTS).0), used());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    state.save(&path).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "wheels::revived_from_another_process", "--nocapture"])
+        .env(SAVED_VARIABLE, &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// The other half of that test.
+#[test]
+fn revived_from_another_process() {
+    let Some(path) = std::env::var_os(SAVED_VARIABLE) else { return };
+    let (image, has_compiled) = WHEELS.as_ref().expect("it was there before");
+    assert!(!has_compiled, "the module with the wheels is in the cache");
+    let (_, state) = SessionState::revive(std::slice::from_ref(image), Path::new(&path)).unwrap();
+    let mut interpreter = image.start().unwrap();
+    interpreter.resume(&state).unwrap();
+    assert_eq!(value(&run(&mut interpreter, USE_OBJECTS).0), used());
+}
+
+#[test]
+fn machine_code_is_stopped_and_interrupted_like_any() {
+    let Some((image, _)) = &*WHEELS else { return };
+    let mut interpreter = image.start().unwrap();
+    let limits = Limits { wall_time: Duration::from_millis(300), ..Limits::default() };
+    let source =
+        "import jiter\ntext = b'[' + b'1,' * 10**5 + b'1]'\nwhile True: jiter.from_json(text)";
+    let (outcome, afterwards) = run_within(&mut interpreter, source, &limits);
+    let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, afterwards), (LimitKind::Wall, Afterwards::Usable));
+    assert_eq!(value(&run(&mut interpreter, "jiter.from_json(b'[1]')").0), json!([1]));
+}
+
+#[test]
+fn other_paths_and_builds_take_no_machine_code() {
+    let Some((image, _)) = &*WHEELS else { return };
+    let mut interpreter = image.start().unwrap();
+    let source = "\
+import importlib.util, msgpack._cmsgpack, shutil
+shutil.copy(msgpack._cmsgpack.__file__, '/tmp/_cmsgpack.so')
+spec = importlib.util.spec_from_file_location('_cmsgpack', '/tmp/_cmsgpack.so')
+importlib.util.module_from_spec(spec)";
+    let (outcome, _) = run(&mut interpreter, source);
+    let Verdict::Raised(exception) = outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!(exception.type_name, "ImportError");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x-1-cp314-cp314-pyemscripten_2026_0_wasm32.whl");
+    fs::write(&path, "").unwrap();
+    let refusal = Package::open(&path, &PythonTarget::default()).unwrap_err().to_string();
+    assert!(refusal.contains("made for the platform `pyemscripten_2026_0_wasm32`"), "{refusal}");
+}
