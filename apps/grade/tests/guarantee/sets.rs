@@ -1,6 +1,8 @@
 //! Data sets' own cases, and lines that can't be used.
 
-use grade::{Suite, Task, TaskOptions, Verdict, read_samples, read_tasks};
+use std::time::Duration;
+
+use grade::{Settings, Suite, Task, TaskOptions, Verdict, read_samples, read_tasks};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -76,6 +78,25 @@ async fn data_sets_are_graded_by_their_own_rules() {
     }
 }
 
+/// `import matplotlib` alone has no `lines`; the candidate's import of pyplot brings it.
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_see_the_parts_of_matplotlib_that_pyplot_has_brought() {
+    let settings = Settings { cpu_time: Duration::from_secs(30), ..settings() };
+    let grader = grader(settings).await;
+    let plotted = json!({
+        "task_id": "BigCodeBench/1", "complete_prompt": "import matplotlib.pyplot as plt\ndef task_func():\n",
+        "code_prompt": "import matplotlib.pyplot as plt\ndef task_func():",
+        "canonical_solution": "    return plt.plot([1, 2])[0]", "entry_point": "task_func",
+        "test": "import unittest\nimport matplotlib\nclass TestCases(unittest.TestCase):\n    \
+                 def test_1(self): self.assertIsInstance(task_func(), matplotlib.lines.Line2D)\n",
+    });
+    let samples = [json!({
+        "task_id": "BigCodeBench/1", "completion": "    return plt.plot([3, 4])[0]",
+    })];
+    let graded = grade(&grader, &[plotted], &samples).await.remove(0);
+    assert!(graded.passed(), "{graded:?}");
+}
+
 /// Tasks in the forms in which further data sets publish theirs, each with samples that its own rules tell apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn published_forms_are_graded_by_their_own_rules() {
@@ -102,13 +123,6 @@ async fn published_forms_are_graded_by_their_own_rules() {
         "    assert id(result) != id(expected)\n    assert result ==",
     );
     other["code_context"] = json!(told);
-    let plotted = json!({
-        "task_id": "BigCodeBench/1", "complete_prompt": "import matplotlib.pyplot as plt\ndef task_func():\n",
-        "code_prompt": "import matplotlib.pyplot as plt\ndef task_func():",
-        "canonical_solution": "    return plt.plot([1, 2])[0]", "entry_point": "task_func",
-        "test": "import unittest\nimport matplotlib\nclass TestCases(unittest.TestCase):\n    \
-                 def test_1(self): self.assertIsInstance(task_func(), matplotlib.lines.Line2D)\n",
-    });
     let indented = json!({
         "task_id": 3, "prompt": "def f_3(n):\n\treturn ", "suffix": " + 0\n", "entry_point": "f_3",
         "canonical_solution": "math.floor(n)", "test_start": "\nimport math\n\ndef check(candidate):",
@@ -172,7 +186,6 @@ async fn published_forms_are_graded_by_their_own_rules() {
         (&snippet, "code", "result = [i for i in x + x]", false),
         (&snippet, "code", "import sys\nsys.modules['copy'].copy = None\nresult = x", false),
         (&other, "code", "result = x + x", true),
-        (&plotted, "completion", "    return plt.plot([3, 4])[0]", true),
         (&indented, "completion", "math.floor(n)", true),
         (&indented, "completion", "int(n)", false),
         (&indented, "solution", "def f_3(n):\n\tn = n\n    return math.floor(n)", true),
