@@ -111,8 +111,9 @@ pub(super) unsafe fn close_others(kept: &[RawFd]) -> io::Result<()> {
     for number in others.chain([u32::MAX]) {
         if next < number {
             // SAFETY: takes no pointers; the rest is the caller's promise. The last number belongs to
-            // no descriptor, so the range may end before it.
-            checked(unsafe { libc::close_range(next, number - 1, 0) })?;
+            // no descriptor, so the range may end before it. glibc has a function for it from 2.34 on,
+            // and the wheel needs 2.28.
+            checked(unsafe { libc::syscall(libc::SYS_close_range, next, number - 1, 0) })?;
         }
         next = number.saturating_add(1);
     }
