@@ -44,6 +44,8 @@ options=(--zig --target "$target" --compatibility manylinux_2_28 --sbom-include 
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 (cd python/runtime && maturin build --release --out "$scratch" "${options[@]}")
+# Another maturin would call the linker by another path, for which Cargo builds everything again.
+export MATURIN="$tools/bin/maturin"
 HATCHERY_BINARY="$CARGO_TARGET_DIR/$target/release/hatchery" python/wheels.sh dist "${options[@]}"
 auditwheel show dist/hatchery_sandbox_runtime-*.whl
 python3 .github/dist.py files "$target"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheels into the folder of the first argument: the client, the binary, and Python compiled for
 # it, so that a first start needn't compile. Further arguments are maturin's, which builds the binary.
-# The binary of HATCHERY_BINARY, or of `cargo build --release`, compiles Python.
+# The binary of HATCHERY_BINARY, or of `cargo build --release`, compiles Python. MATURIN names another maturin.
 set -euo pipefail
 wheels="$(realpath -m "$1")"
 shift
@@ -37,6 +37,6 @@ mkdir -p "$wheels"
     for package in . module; do
         "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" "$package"
     done
-    (cd runtime && "$tools/bin/maturin" build --release --out "$wheels" "$@")
+    (cd runtime && "${MATURIN:-$tools/bin/maturin}" build --release --out "$wheels" "$@")
     "$tools/bin/twine" check --strict "$wheels"/*.whl
 } > "$log" 2>&1 || { cat "$log"; exit 1; }
