@@ -11,7 +11,7 @@ log="$(mktemp)"
 # The wheel of the binary has the hash, so that it loads no other module.
 module="$PWD/module/python.module"
 hash="$PWD/runtime/data/data/share/hatchery/python.module.sha256"
-trap 'rm -f "$log" "$module" "$hash"' EXIT
+trap '[ $? = 0 ] || cat "$log"; rm -f "$log" "$module" "$hash"' EXIT
 tools="$HOME/.cache/hatchery/python-tools"
 
 # What builds and checks; kept from run to run.
@@ -39,4 +39,4 @@ mkdir -p "$wheels"
     done
     (cd runtime && "${MATURIN:-$tools/bin/maturin}" build --release --out "$wheels" "$@")
     "$tools/bin/twine" check --strict "$wheels"/*.whl
-} > "$log" 2>&1 || { cat "$log"; exit 1; }
+} > "$log" 2>&1
