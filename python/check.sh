@@ -21,6 +21,8 @@ $pip install "$wheels"/*.whl
 
 # The binary is the wheel's from here on, and the sources are the wheel's, too.
 unset HATCHERY_BINARY PYTHONPATH
+# What earlier runs left in the cache brings no message.
+export HATCHERY_CACHE_BOUND=1000TiB
 
 # The first start on a machine, but for fetching Python: neither compiled nor any image yet.
 cache="${HATCHERY_CACHE_DIR:-$HOME/.cache/hatchery}"
