@@ -5,7 +5,7 @@
 //! removed in any process, except packages, which stay mapped where they are in use. The next start
 //! that needs a removed entry builds or fetches it again.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -127,8 +127,7 @@ pub fn entries(cache: &CacheDir) -> Result<Vec<CacheEntry>, CacheError> {
 
 /// Returns the size of the whole cache on disk, in bytes. Unreadable files count as 0.
 pub(crate) fn total_bytes(cache: &CacheDir) -> u64 {
-    let paths = PLACES.iter().flat_map(|place| place.paths(cache).unwrap_or_default());
-    paths.map(|path| bytes_of(&path)).sum()
+    PLACES.iter().map(|place| bytes_of(&cache.root().join(place.folder))).sum()
 }
 
 /// Removes the entries that `prune` selects at the time `now`.
@@ -268,22 +267,23 @@ struct Claim {
 /// Returns the files of an entry. Those are one file, the code of a module, and what belongs to
 /// both, or all files of a folder. Not every one of them exists.
 fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(path) else {
+    let Ok(folder) = fs::read_dir(path) else {
         let both = [path.to_owned(), code_path(path)];
         return both
             .into_iter()
             .flat_map(|path| [seal_path(&path), stamp_path(&path), path])
             .collect();
     };
-    entries.flatten().flat_map(|entry| files(&entry.path())).collect()
+    let is_folder = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let all = folder.flatten().flat_map(|entry| match is_folder(&entry) {
+        true => files(&entry.path()),
+        false => vec![entry.path()],
+    });
+    all.collect()
 }
 
 fn bytes_of(path: &Path) -> u64 {
-    let mut files = files(path);
-    // The seals of files in a folder are in the folder too.
-    files.sort_unstable();
-    files.dedup();
-    files.iter().flat_map(fs::symlink_metadata).map(|file| file.blocks() * BLOCK_BYTES).sum()
+    files(path).iter().flat_map(fs::symlink_metadata).map(|file| file.blocks() * BLOCK_BYTES).sum()
 }
 
 /// Returns when the newest file was written or its seal set by a use.
