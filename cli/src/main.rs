@@ -25,7 +25,12 @@ mod terminal;
 
 fn main() -> ExitCode {
     hatchery::be_helper();
+    confine::reuse_large_blocks();
     let (arguments, settings) = args::parse();
+    if let Command::Run(_) = &arguments.command {
+        // One program, and few threads that would wait for each other.
+        confine::use_one_heap();
+    }
     terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);
     match block_on(arguments.command, settings) {

@@ -7,7 +7,7 @@
 //! which call that was.
 //!
 //! The process that forks workers calls [`use_one_heap`] first of all, and [`separate`] once, which
-//! makes namespaces for all of them.
+//! makes namespaces for all of them. [`reuse_large_blocks`] is for programs that start often.
 //!
 //! The [`Report`] lists what the kernel doesn't offer. On systems other than Linux on x86-64 with
 //! the GNU C library, that is everything.
@@ -21,7 +21,7 @@
 pub use call::{Answer, Argument, Call, Is, Rule};
 pub use confinement::{ConfineError, Confinement, Separation};
 
-pub use process::{CALLS, confine, separate, use_one_heap};
+pub use process::{CALLS, confine, reuse_large_blocks, separate, use_one_heap};
 pub use refused::RefusedCall;
 pub use report::{Layer, Report};
 

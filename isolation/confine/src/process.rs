@@ -19,7 +19,7 @@ use crate::confinement::{ConfineError, Confinement, Separation};
 use crate::report::{Layer, Report};
 use filters::Filters;
 
-pub use sys::use_one_heap;
+pub use sys::{reuse_large_blocks, use_one_heap};
 pub use table::CALLS;
 
 mod filters;

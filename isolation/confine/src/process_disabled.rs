@@ -32,6 +32,9 @@ pub fn separate() -> Result<Separation, ConfineError> {
 /// Does nothing.
 pub fn use_one_heap() {}
 
+/// Does nothing: the other form is for one C library.
+pub fn reuse_large_blocks() {}
+
 fn report(layers: &[Layer]) -> Report {
     let mut report = Report::default();
     for layer in layers {

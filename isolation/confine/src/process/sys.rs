@@ -43,6 +43,19 @@ pub fn use_one_heap() {
     assert_eq!(done, 1, "the C library knows this parameter");
 }
 
+/// Has the C library of a program that starts often take blocks of megabytes from its heap. It maps each
+/// instead until it has freed one, and the kernel clears the pages of each. These are the sizes that
+/// it arrives at by itself (mallopt(3), "dynamic mmap threshold").
+pub fn reuse_large_blocks() {
+    for (parameter, bytes) in
+        [(libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 64 << 20)]
+    {
+        // SAFETY: takes no pointers.
+        let done = unsafe { libc::mallopt(parameter, bytes) };
+        assert_eq!(done, 1, "the C library knows this parameter");
+    }
+}
+
 /// Undoes a mode for old programs, in which whatever is readable is executable, too.
 pub(super) fn forbid_implied_exec() -> io::Result<()> {
     const ASK: libc::c_ulong = 0xffff_ffff;
