@@ -46,9 +46,8 @@ pub(crate) struct Learner {
 
 struct LearnerState {
     imports: ProgramImports,
-    /// The build of further jobs, and what its image hides.
-    build: BuildId,
-    hidden: Vec<String>,
+    /// The builds so far, and what the image of each hides. The last one is that of further jobs.
+    images: Vec<(BuildId, Vec<String>)>,
     /// The ids of further images.
     left: Vec<BuildId>,
     /// The image that is being made, and what it will hide.
@@ -58,6 +57,16 @@ struct LearnerState {
     left_bytes: u64,
     image_bytes: u64,
     own_bytes: u64,
+}
+
+impl LearnerState {
+    fn build(&self) -> BuildId {
+        self.images.last().map_or_else(BuildId::default, |(build, _)| *build)
+    }
+
+    fn hidden(&self) -> &[String] {
+        self.images.last().map_or(&[], |(_, hidden)| hidden)
+    }
 }
 
 impl Learner {
@@ -79,8 +88,7 @@ impl Learner {
         }
         let state = LearnerState {
             imports,
-            build: BuildId::default(),
-            hidden,
+            images: vec![(BuildId::default(), hidden)],
             left,
             making: None,
             left_bytes: most_bytes,
@@ -110,20 +118,21 @@ impl Learner {
         let may_make = state.making.is_none() && !state.left.is_empty();
         if may_make && source.len() <= MOST_SOURCE_BYTES {
             state.imports.add(source);
-            let hidden = state.imports.beyond(&state.hidden, self.has_common, self.at_once);
+            let hidden = state.imports.beyond(state.hidden(), self.has_common, self.at_once);
             if !hidden.is_empty() {
                 state.making = Some((self.begin(hidden.clone(), state.left_bytes), hidden));
             }
         }
-        (state.build, reserved)
+        (state.build(), reserved)
     }
 
     fn put_in(&self, state: &mut LearnerState, image: LearnedImage) -> u64 {
-        state.hidden = state.making.take().map(|(_, hidden)| hidden).unwrap_or_default();
-        state.build = state.left.remove(0);
+        let hidden = state.making.take().map(|(_, hidden)| hidden).unwrap_or_default();
+        let build = state.left.remove(0);
+        state.images.push((build, hidden));
         state.left_bytes = state.left_bytes.saturating_sub(image.bytes);
         state.image_bytes += image.bytes;
-        self.builds.provide(state.build, image.source);
+        self.builds.provide(build, image.source);
         state.own_bytes + state.image_bytes
     }
 
@@ -146,7 +155,13 @@ impl Learner {
 
     /// Returns what the image of further jobs hides.
     pub(crate) fn hidden(&self) -> Vec<String> {
-        self.locked().hidden.clone()
+        self.locked().hidden().to_vec()
+    }
+
+    /// Returns what the image of a build hides; `None` if it isn't one of these images.
+    pub(crate) fn hidden_by(&self, build: BuildId) -> Option<Vec<String>> {
+        let state = self.locked();
+        state.images.iter().find(|(id, _)| *id == build).map(|(_, hidden)| hidden.clone())
     }
 
     /// Returns what the pool's memory has reserved when the embedding program reserves so many bytes.

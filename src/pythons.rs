@@ -190,6 +190,13 @@ impl Pythons {
         self.image(build).map(Image::info)
     }
 
+    /// Returns the modules that the image of a build has imported, and hides.
+    pub(crate) fn hidden_by(&self, build: BuildId) -> Vec<String> {
+        let learned = self.learner.as_ref().and_then(|learner| learner.hidden_by(build));
+        let of_image = || self.image_info(build).map(|image| image.hidden.clone());
+        learned.or_else(of_image).unwrap_or_default()
+    }
+
     pub(crate) fn packages(&self, build: BuildId) -> Result<Vec<PackageInfo>, Error> {
         Ok(match self.loaded.get(usize::from(build.0)) {
             None => Vec::new(),

@@ -251,7 +251,7 @@ impl Hatchery {
         let mut status = self.scheduler.status();
         status.hidden = match &self.pythons.learner {
             Some(learner) => learner.hidden(),
-            None => self.image().map(|image| image.hidden.clone()).unwrap_or_default(),
+            None => self.pythons.hidden_by(BuildId::default()),
         };
         status
     }
@@ -272,7 +272,9 @@ impl Hatchery {
     /// # }
     /// ```
     pub async fn explain(&self, job_id: JobId) -> Option<Explanation> {
-        self.scheduler.explain(job_id).await
+        let mut explanation = self.scheduler.explain(job_id).await?;
+        explanation.hidden = self.pythons.hidden_by(explanation.build);
+        Some(explanation)
     }
 
     /// Follows the scheduler's decisions from now on: what was admitted, refused, started, retried,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use derive_more::Display;
 use engine::{NetworkActivity, counted};
-use pool::{JobId, SessionId, WorkerId, as_seconds};
+use pool::{BuildId, JobId, SessionId, WorkerId, as_seconds};
 use serde::Serialize;
 
 use crate::job::Priority;
 
 /// Where a job that has not ended is, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Display, Serialize)]
-#[display("job {} of tenant `{tenant}` {state}{}", job.0, network.as_ref().map_or_else(String::new, |network| format!("; {network}")))]
+#[display("job {} of tenant `{tenant}` {state}{}{}", job.0, network.as_ref().map_or_else(String::new, |network| format!("; {network}")), imported(hidden))]
 #[non_exhaustive]
 pub struct Explanation {
     /// The job.
@@ -24,6 +24,12 @@ pub struct Explanation {
     pub session: Option<SessionId>,
     /// Tries that a sandbox failure ended.
     pub failed_attempts: u32,
+    /// The build of its interpreter.
+    #[serde(skip)]
+    pub build: BuildId,
+    /// The modules that the image of its interpreter has imported, and hides until the program imports
+    /// them. The scheduler leaves this empty.
+    pub hidden: Vec<String>,
     /// What it is doing on the network, if it runs and may make requests.
     pub network: Option<NetworkActivity>,
     /// Where it is.
@@ -122,5 +128,12 @@ fn to_go(estimate: Option<Duration>) -> String {
     match estimate {
         Some(time) => format!("about {:.3} s to go", time.as_secs_f64()),
         None => "there is no estimate yet of how long".to_owned(),
+    }
+}
+
+fn imported(hidden: &[String]) -> String {
+    match hidden.len() {
+        0 => String::new(),
+        count => format!("; its image has imported {}", counted(count, "module")),
     }
 }

@@ -210,6 +210,12 @@ async fn learn(pool: &Hatchery, told: &mut Receiver<usize>) {
     assert_eq!(told.recv().await, Some(1));
     assert_eq!(value(&pool.run(Job::code(source)).await.unwrap()), json!(false));
     assert_eq!(pool.status().hidden, ["sympy"]);
+    let mut ticket = pool.submit(Job::code("while True: pass")).await.unwrap();
+    let explanation = pool.explain(ticket.job_id()).await.unwrap();
+    assert_eq!(explanation.hidden, ["sympy"]);
+    assert!(explanation.to_string().ends_with("; its image has imported 1 module"));
+    ticket.stop();
+    ticket.outcome().await;
 }
 
 #[test]

@@ -24,6 +24,8 @@ impl Model {
             priority: queued.priority,
             session: queued.session,
             failed_attempts: job.failed_attempts,
+            build: queued.build,
+            hidden: Vec::new(),
             network: None,
             state,
         })
