@@ -124,7 +124,7 @@ impl GuestHost for ReactorHost {
     fn end_run(&mut self, commits: bool) -> RunEffects {
         let mut wasi = self.wasi.lock();
         let (calls, workspace) = (wasi.calls(), wasi.workspace);
-        let network = wasi.end_network();
+        let network = wasi.end_run();
         let refusals = wasi.tree.refusals().all().chain(network.refusal()).collect();
         let (before, given) = (self.before.take(), self.given.take());
         let growth = |given: &Tree| wasi.tree.peak_bytes().saturating_sub(given.file_bytes());

@@ -242,13 +242,16 @@ impl Wasi {
         self.calls = 0;
         self.exceeded = None;
         self.sought = Sought::default();
+        self.clock.begin_run();
         self.network = match self.clock {
             Clock::Real { .. } => streams.network,
             Clock::Virtual { .. } => RunNetwork::default(),
         };
     }
 
-    pub(crate) fn end_network(&mut self) -> RunNetwork {
+    /// Ends the run's CPU time and its network.
+    pub(crate) fn end_run(&mut self) -> RunNetwork {
+        self.clock.end_run();
         self.open.lose_sockets();
         std::mem::take(&mut self.network)
     }

@@ -254,7 +254,10 @@ pub(super) fn rows() -> Vec<Row> {
                 print('through', file=end)
             with open(read) as end:
                 line = end.read()
-            cpu = time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) > 0
+            before = time.process_time()
+            time.sleep(0.3)
+            cpu = 0 < time.thread_time() - before < 0.2 and time.process_time_ns() > 0
+            cpu = cpu and time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) > 0
             [getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name, line, cpu,
              resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 1000, os.path.expanduser('~root') == os.environ['HOME']]
             ",

@@ -19,10 +19,13 @@ const TICK_NANOSECONDS: u64 = 1_000;
 /// The clocks of one guest. Times are in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
-    /// The monotonic clock shows `before` plus the time since `started`.
+    /// The monotonic clock shows `before` plus the time since `started`. The clock of CPU time shows
+    /// `used`, and in a run also what the thread has used since it had used `since`.
     Real {
         started: Instant,
         before: u64,
+        used: u64,
+        since: Option<u64>,
     },
     Virtual {
         start: u64,
@@ -42,9 +45,25 @@ impl Clock {
         Self::real_after(0)
     }
 
-    /// Returns the machine's clock, for a guest whose monotonic clock has shown `passed`.
+    /// Returns the machine's clock, for a guest whose monotonic clock has shown `passed`. It can't have
+    /// used more CPU time.
     pub(crate) fn real_after(passed: u64) -> Self {
-        Self::Real { started: Instant::now(), before: passed }
+        Self::Real { started: Instant::now(), before: passed, used: passed, since: None }
+    }
+
+    /// Counts the CPU time of the run that begins on this thread.
+    pub(crate) fn begin_run(&mut self) {
+        if let Self::Real { since, .. } = self {
+            *since = Some(thread_cpu());
+        }
+    }
+
+    /// Ends what [`Self::begin_run`] began, on the same thread.
+    pub(crate) fn end_run(&mut self) {
+        let cpu = self.peek(PROCESS_CPU);
+        if let Self::Real { used, since, .. } = self {
+            (*used, *since) = (cpu, None);
+        }
     }
 
     /// Returns a virtual clock whose first reading is `start`, in nanoseconds since 1970.
@@ -91,13 +110,11 @@ impl Clock {
             (Self::Real { .. }, REALTIME) => {
                 nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
             }
-            (Self::Real { .. }, PROCESS_CPU | THREAD_CPU) => {
-                // The guest is one thread of this process, and this code runs on it.
-                let now = clock_gettime(ClockId::ThreadCPUTime);
-                let seconds = now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000);
-                seconds + now.tv_nsec.unsigned_abs()
+            (Self::Real { used, since, .. }, PROCESS_CPU | THREAD_CPU) => {
+                let since = since.map_or(0, |since| thread_cpu().saturating_sub(since));
+                used.saturating_add(since)
             }
-            (Self::Real { started, before }, _) => {
+            (Self::Real { started, before, .. }, _) => {
                 before.saturating_add(nanoseconds(started.elapsed()))
             }
             (Self::Virtual { start, passed }, REALTIME) => start.saturating_add(*passed),
@@ -129,6 +146,12 @@ impl From<SavedClock> for Clock {
             SavedClock::Virtual { start, passed } => Self::Virtual { start, passed },
         }
     }
+}
+
+/// Returns the CPU time of this thread. A guest is one thread of this process, but for those of its own.
+fn thread_cpu() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000) + now.tv_nsec.unsigned_abs()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -168,6 +191,23 @@ mod tests {
         let first = clock.read(MONOTONIC);
         assert!(clock.read(MONOTONIC) >= first);
         assert!(clock.read(REALTIME) > Some(1_700_000_000_000_000_000));
-        assert!(clock.read(PROCESS_CPU) > Some(0));
+    }
+
+    #[test]
+    fn the_clock_of_cpu_time_counts_runs() {
+        let mut clock = Clock::real_after(7_000);
+        assert_eq!(clock.read(PROCESS_CPU), Some(7_000));
+        clock.begin_run();
+        while clock.read(THREAD_CPU) == Some(7_000) {}
+        clock.end_run();
+        let used = clock.read(PROCESS_CPU).unwrap();
+        assert!(used > 7_000 && clock.read(PROCESS_CPU) == Some(used));
+        assert!(clock.read(MONOTONIC) >= Some(used), "a thread has no more than one CPU");
+        // Another thread goes on where this one has ended.
+        let going_on = move || {
+            clock.begin_run();
+            clock.read(PROCESS_CPU)
+        };
+        assert!(std::thread::spawn(going_on).join().unwrap() >= Some(used));
     }
 }

@@ -195,7 +195,7 @@ fn bytes_are_limited_in_both_directions() {
         RunNetwork::new(network, 2)
     };
     assert_eq!(client.call("again").unwrap(), Errno::NoBuffers.code());
-    let network = client.bound.wasi.lock().end_network();
+    let network = client.bound.wasi.lock().end_run();
     let hit = network.refusal().unwrap();
     assert_eq!((hit.limit, hit.allowed, hit.used), (LimitKind::NetworkBytes, 2, 6));
     assert!((1..=100).contains(&received));
