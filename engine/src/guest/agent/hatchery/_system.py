@@ -232,12 +232,13 @@ class Clocks:
     NUMBER = (2).to_bytes(4, "little")  # WASI's number of the first one
 
     def __init__(self, module):
-        clock = id(self.NUMBER) + bytes.__basicsize__ - 1
-        for unit in ("", "_ns"):
-            read = functools.partial(getattr(module, f"clock_gettime{unit}"), clock)
-            cpu = _paths.like(getattr(module, f"process_time{unit}"), read)
-            for name in ("process_time", "thread_time"):
-                setattr(module, name + unit, cpu)
+        if sys.platform == "wasi":
+            clock = id(self.NUMBER) + bytes.__basicsize__ - 1
+            for unit in ("", "_ns"):
+                read = functools.partial(getattr(module, f"clock_gettime{unit}"), clock)
+                cpu = _paths.like(getattr(module, f"process_time{unit}"), read)
+                for name in ("process_time", "thread_time"):
+                    setattr(module, name + unit, cpu)
         for name, cpu in {
             "clock_gettime": module.process_time, "clock_gettime_ns": module.process_time_ns,
             "clock_getres": lambda: time.get_clock_info("process_time").resolution,
@@ -292,7 +293,7 @@ FACTS = {
         "WCOREDUMP": lambda status: status & 0x80 != 0, "WIFSTOPPED": lambda status: status & 0xFF == 0x7F,
         "WSTOPSIG": lambda status: status >> 8 & 0xFF, "WIFCONTINUED": lambda status: status == 0xFFFF,
     },
-    "time": {"tzset": tzset},
+    "time": {"thread_time": time.process_time, "thread_time_ns": time.process_time_ns, "tzset": tzset},
     "_thread": {"get_native_id": os.getpid},
     "socket": {
         "AF_UNIX": 1, "SOCK_RAW": 3, "SO_DEBUG": 1, "SO_REUSEADDR": 2, "SO_ERROR": 4, "SO_DONTROUTE": 5,
