@@ -126,7 +126,10 @@ impl Wheels {
         path: Option<&Path>,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Package>, PackageError> {
-        progress.report(Progress::FetchingPackages);
+        // The others have hashes.
+        if self.hashes.len() > self.locked.len() {
+            progress.report(Progress::FetchingPackages);
+        }
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
         let (unfinished, wheels) =
