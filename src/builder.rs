@@ -369,6 +369,20 @@ impl Builder {
         self
     }
 
+    /// Lets requirements files name packages that are in a folder: wheels, or Pyodide's packages with
+    /// their `pyodide-lock.json`. Those in a lock file need no version and no hash, and bring what they
+    /// depend on, such as shared libraries. Default: none.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().requirements("requirements.txt").package_index("pyodide");
+    /// ```
+    pub fn package_index(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(PackageSource::Index(path.into()));
+        self
+    }
+
     /// Adds the common packages: pure-Python ones that programs often import, such as requests,
     /// Flask, Faker, pytest, Plotly and xarray, in versions that belong to this version of Hatchery.
     /// pip fetches them once; after that they are in the cache, where they take 250 MB. Default:

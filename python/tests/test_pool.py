@@ -602,3 +602,8 @@ def test_programs_make_the_requests_that_are_allowed(monkeypatch):
         assert server.keys == ["value-of-the-key"]
     with pytest.raises(StartError, match="write methods and a URL"):
         Pool(egress="nothing").start()
+
+
+def test_a_package_index_is_found_from_any_folder():
+    pool = Pool(requirements="names.txt", package_index="wheels")
+    assert f"--package-index={os.path.abspath('wheels')}" in pool._config.arguments()

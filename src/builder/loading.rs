@@ -26,6 +26,8 @@ pub(super) enum PackageSource {
     Path(PathBuf),
     /// A requirements file that names wheels.
     Requirements(PathBuf),
+    /// Where requirements files find packages, too.
+    Index(PathBuf),
     /// The common packages.
     Common,
 }
@@ -118,13 +120,18 @@ fn load(
     let open = |target: &PythonTarget| -> Result<ImageSpec, Error> {
         let mut image = image.clone();
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
+        let index = packages.iter().rev().find_map(|source| match source {
+            PackageSource::Index(path) => Some(path.as_path()),
+            _ => None,
+        });
         for source in packages {
             let progress = progress.as_ref();
             image.packages.extend(match source {
                 PackageSource::Path(path) => vec![Package::open(path, target)?],
                 PackageSource::Requirements(path) => {
-                    Package::from_requirements(&cache, path, target, progress)?
+                    Package::from_requirements(&cache, path, index, target, progress)?
                 }
+                PackageSource::Index(_) => Vec::new(),
                 PackageSource::Common => Package::common(&cache, target, progress)?,
             });
         }

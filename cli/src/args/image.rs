@@ -161,6 +161,11 @@ pub(crate) struct ImageArguments {
     /// Can be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) requirements: Vec<PathBuf>,
+
+    /// A folder of wheels for `--requirements`, or of Pyodide's packages with `pyodide-lock.json`.
+    /// Names in that file need no version and no hash, and bring what they depend on.
+    #[arg(long, value_name = "DIR", requires = "requirements")]
+    pub(crate) package_index: Option<PathBuf>,
 }
 
 fn isolation_parser() -> impl TypedValueParser<Value = Isolation> {
@@ -193,6 +198,7 @@ impl ImageArguments {
             package,
             packages,
             requirements,
+            package_index: _,
         } = self;
         let has_none = package.is_empty() && packages.is_none() && requirements.is_empty();
         self.modules().is_empty() && setup.is_none() && has_none
@@ -266,6 +272,7 @@ impl ImageArguments {
         let builder = self.egress.apply(builder)?;
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
+        let builder = self.package_index.iter().fold(builder, Builder::package_index);
         let builder = self.packages.iter().fold(builder, |builder, _| builder.packages_common());
         let builder = match (self.preload.as_slice(), imports) {
             ([_, _, ..], _) if self.has_word(AUTO) || self.has_word(NONE) => {

@@ -12,8 +12,17 @@ use super::limits::ProgramArguments;
 use super::{Arguments, Command};
 
 /// Options whose values are paths of this machine, perhaps with a name before or after `=`.
-const PATHS: [&str; 8] =
-    ["beside", "mount", "package", "python", "record", "requirements", "setup", "unix"];
+const PATHS: [&str; 9] = [
+    "beside",
+    "mount",
+    "package",
+    "package_index",
+    "python",
+    "record",
+    "requirements",
+    "setup",
+    "unix",
+];
 
 /// The folder in which the kernel starts.
 const HERE: &str = ".";

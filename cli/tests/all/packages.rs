@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use crate::images::remove;
 use crate::{hatchery, json_of, run, said_by_program, text};
 
-/// Makes wheels of one module `thing`: a pure one, and others that are refused; then a requirements
-/// file that finds the pure one beside it.
+/// Makes wheels of one module `thing`: a pure one, and others that are refused. Then a requirements
+/// file that finds the pure one beside it, and a folder with a lock file.
 const MAKE: &str = r#"
-import hashlib, sys, zipfile
+import hashlib, json, sys, zipfile
 folder, value = sys.argv[1:]
 def make(name, metadata="", files={}):
     info = "thing-1.0.dist-info/"
@@ -25,7 +25,7 @@ def make(name, metadata="", files={}):
             wheel.writestr(path, contents)
 pure = "thing-1.0-py3-none-any.whl"
 make("thing-1.0-cp315-cp315-linux_x86_64.whl")
-for part in ("native", "old", "up"):
+for part in ("native", "old", "up", "locked"):
     __import__("os").mkdir(f"{folder}/{part}")
 make("native/" + pure, files={"thing_speed.so": "x"})
 make("old/" + pure, metadata="Requires-Python: <3.10")
@@ -34,6 +34,14 @@ make(pure)
 digest = hashlib.sha256(open(f"{folder}/{pure}", "rb").read()).hexdigest()
 with open(f"{folder}/requirements.txt", "w") as file:
     file.write(f"--no-index\n--find-links {folder}\nthing==1.0 \\\n    --hash=sha256:{digest}\n")
+with open(f"{folder}/pinned.txt", "w") as file:
+    file.write(f"--no-index\nthing==1.0 --hash=sha256:{digest}\n")
+make("locked/" + pure)
+digest = hashlib.sha256(open(f"{folder}/locked/{pure}", "rb").read()).hexdigest()
+thing = {"name": "thing", "version": "1.0", "file_name": pure, "sha256": digest, "depends": []}
+info = {"platform": "emscripten_5_0_3", "arch": "wasm32", "python": "3.14.2"}
+with open(f"{folder}/locked/pyodide-lock.json", "w") as file:
+    json.dump({"info": info, "packages": {"thing": thing}}, file)
 "#;
 
 /// Uses packages whose machine code is left out.
@@ -148,6 +156,34 @@ fn requirements_come_through_pip_by_name_and_hash() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = text(&output.stderr);
     assert!(said.contains("line 1") && said.contains("pip-compile --generate-hashes"), "{said}");
+}
+
+#[test]
+fn a_package_index_is_a_folder_of_wheels_or_has_a_lock_file() {
+    let (_wheels, folder) = wheels();
+    std::fs::write(folder.join("names.txt"), "thing\n").unwrap();
+    let run = |requirements: &str, index: &str| {
+        let arguments = ["run", "-c", "print(__import__('thing').value)"];
+        let given = ["--requirements", requirements, "--package-index", index];
+        // Both paths are from here, and pip starts elsewhere.
+        hatchery().current_dir(&folder).args(arguments).args(given).output().unwrap()
+    };
+    for (requirements, index) in
+        [("pinned.txt", "."), ("names.txt", "locked"), ("names.txt", "locked/pyodide-lock.json")]
+    {
+        let output = run(requirements, index);
+        assert_eq!(text(&output.stdout), format!("{}\n", folder.display()), "{output:?}");
+    }
+    for (requirements, index, expected) in
+        [("names.txt", ".", "by name"), ("names.txt", "nowhere", "nowhere")]
+    {
+        let output = run(requirements, index);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+    let [requirements, index] = [folder.join("names.txt"), folder.join("locked")];
+    remove(&["--requirements", name(&requirements), "--package-index", name(&index)]);
+    forget(name(&folder));
 }
 
 /// The packages themselves, which pip fetches the first time.

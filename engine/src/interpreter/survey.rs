@@ -147,7 +147,7 @@ impl Engine {
         let has_threads = shared_memory(module).is_some() || threads::are_given(module);
         let threads = (!has_threads).then(|| "it has one thread".to_owned());
         let linkable = self.inner.build.linkable().map(PythonTarget::of_emscripten);
-        let has_wheels = linkable.is_some_and(|target| target.machine_code().is_some());
+        let has_wheels = linkable.is_some_and(|target| !target.machine_code().is_empty());
         let machine_code = (!has_wheels).then(|| "only Pyodide links them".to_owned());
         Ok(BuildInfo {
             name: self.inner.build.name().to_owned(),

@@ -31,14 +31,16 @@ mod link;
 mod parts;
 
 /// Changes whenever the same module is translated differently.
-pub(crate) const VERSION: &str = "emscripten 1";
+pub(crate) const VERSION: &str = "emscripten 2";
 /// Changes whenever the same libraries are linked differently.
-pub(crate) const LINKED_VERSION: &str = "linked 1";
+pub(crate) const LINKED_VERSION: &str = "linked 2";
 
 /// CPython's own limit of its stack would be all of the guest's, 10 MiB: before that, the native one
 /// ends.
 const C_STACK_BYTES: i32 = 512 << 10;
 const PAGE_BYTES: i64 = 64 << 10;
+/// How many functions there are for the tables of JavaScript's objects.
+const OBJECT_FUNCTIONS: u32 = 3;
 /// The most arguments with which CPython calls through the trampoline.
 const MOST_ARGUMENTS: u32 = 3;
 /// The exit code of what aborts.
@@ -167,14 +169,19 @@ impl<'a> ModuleTranslation<'a> {
             ["args_sizes_get", "args_get"].map(|name| one.import(WASI, name, two));
         let sleeps = one.type_of(vec![ValType::F64], Vec::new());
         let sleep = one.import(EMSCRIPTEN, SLEEP, sleeps);
-        for (number, (module, name, ty)) in parts.imports.iter().enumerate() {
-            if !is_served(module, name) {
-                one.functions[number] = (one.imports.len() + one.replaced.len()) as u32;
-                let function = one.answer(name, *ty)?;
-                one.replaced.push((*ty, function));
-            }
+        let is_replaced = |import: &(&str, &str, u32)| !is_served(import.0, import.1);
+        let replaced = parts.imports.iter().enumerate().filter(|(_, import)| is_replaced(import));
+        for ((number, _), place) in replaced.clone().zip(one.imports.len()..) {
+            one.functions[number] = place as u32;
         }
-        one.objects = (one.imports.len() + one.replaced.len()) as u32;
+        let count = replaced.clone().count();
+        one.objects = (one.imports.len() + count) as u32;
+        let first = one.objects + OBJECT_FUNCTIONS;
+        one.functions.extend((first..).take(parts.functions.len()));
+        for (_, (_, name, ty)) in replaced {
+            let function = one.answer(name, *ty)?;
+            one.replaced.push((*ty, function));
+        }
         let object = ValType::EXTERNREF;
         for (parameters, results) in [
             (vec![I32], vec![object]),
@@ -184,8 +191,6 @@ impl<'a> ModuleTranslation<'a> {
             let ty = one.type_of(parameters, results.clone());
             one.replaced.push((ty, one.nothing(&results)?));
         }
-        let first = one.imports.len() + one.replaced.len();
-        one.functions.extend((0..parts.functions.len()).map(|number| (first + number) as u32));
         for linked in [OPEN, FIND] {
             let number = parts.imports.iter().position(|import| import.1 == linked);
             let own = parts.exported(ExternalKind::Func, linked);
@@ -229,8 +234,41 @@ impl<'a> ModuleTranslation<'a> {
     fn answer(&mut self, name: &str, ty: u32) -> Result<Function> {
         let mut function = Function::new([]);
         let mut code = function.instructions();
+        let word = |offset| MemArg { offset, align: 0, memory_index: 0 };
         match name {
             "_PyEM_TrampolineCall_JS" => return Ok(self.trampoline()),
+            // A callback of `ctypes` isn't in the table: its address is that of these three words.
+            "ffi_closure_alloc_js" => {
+                // (bytes, address) -> callback
+                code.local_get(1).local_get(0).call(self.named("malloc")?).local_tee(0);
+                code.i32_store(word(0)).local_get(0);
+            }
+            "ffi_closure_free_js" => _ = code.local_get(0).call(self.named("free")?),
+            "ffi_prep_closure_loc_js" => {
+                // (callback, form, function, data, address) -> error
+                for place in 1..=3 {
+                    code.local_get(0).local_get(place).i32_store(word(4 * u64::from(place - 1)));
+                }
+                code.i32_const(0);
+            }
+            "ffi_call_js" => {
+                // (form, address, result, arguments)
+                let called = self.type_of(vec![I32; 4], Vec::new());
+                let slots = self.table.0 as usize + self.table.1.len();
+                code.local_get(1).i32_const(slots as i32).i32_ge_u().if_(BlockType::Empty);
+                code.local_get(1).i32_load(word(0)).local_get(2).local_get(3);
+                code.local_get(1).i32_load(word(8)).local_get(1).i32_load(word(4));
+                code.call_indirect(0, called).return_().end();
+                // Else it is one of those for `memmove` and the like.
+                code.local_get(2).local_get(1);
+                for argument in 0..MOST_ARGUMENTS {
+                    code.local_get(0).i32_load(word(4)).i32_const(argument as i32).i32_gt_u();
+                    code.if_(BlockType::Result(I32)).local_get(3);
+                    code.i32_load(word(4 * u64::from(argument))).i32_load(word(0));
+                    code.else_().i32_const(0).end();
+                }
+                code.call(self.named("_PyEM_TrampolineCall_JS")?).i32_store(word(0));
+            }
             "emscripten_resize_heap" => {
                 // (bytes) -> is_done
                 code.local_get(0).i64_extend_i32_u().i64_const(PAGE_BYTES - 1).i64_add();
@@ -239,9 +277,8 @@ impl<'a> ModuleTranslation<'a> {
             }
             "_tzset_js" => {
                 // (seconds, has_summer_time, name, summer_name)
-                let word = MemArg { offset: 0, align: 0, memory_index: 0 };
                 for (place, value) in [(0, 0), (1, 0), (2, UTC), (3, UTC)] {
-                    code.local_get(place).i32_const(value).i32_store(word);
+                    code.local_get(place).i32_const(value).i32_store(word(0));
                 }
             }
             "__call_sighandler" => {

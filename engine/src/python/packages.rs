@@ -29,6 +29,7 @@ use info::{Inventory, PackageInfo, PackageOrigin, PythonTarget, module_of, norma
 use metadata::Metadata;
 
 mod folder;
+mod index;
 pub(crate) mod info;
 mod metadata;
 mod requirements;
@@ -126,15 +127,20 @@ impl Package {
     /// version and SHA-256. Dependencies aren't resolved: the file names all of them except those
     /// that the build has.
     ///
+    /// An `index` is a folder where pip finds wheels, too. With a `pyodide-lock.json`, the packages
+    /// that this names come first. They need no hash, and bring what they depend on.
+    ///
     /// # Errors
-    /// The file can't be read or is ambiguous, pip fails, or [`Self::open`] refuses a wheel.
+    /// The file or the index can't be read or is ambiguous, pip fails, [`Self::open`] refuses a wheel,
+    /// or a file isn't that of the lock file.
     pub fn from_requirements(
         cache: &CacheDir,
         path: &Path,
+        index: Option<&Path>,
         target: &PythonTarget,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Self>, PackageError> {
-        requirements::load(cache, Some(path), target, progress)
+        requirements::load(cache, Some(path), index, target, progress)
     }
 
     /// Returns the common packages: some 170 wheels, from requests and Flask to xarray, with
@@ -148,7 +154,7 @@ impl Package {
         target: &PythonTarget,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Self>, PackageError> {
-        requirements::load(cache, None, target, progress)
+        requirements::load(cache, None, None, target, progress)
     }
 
     /// Returns the distributions in it: one for a wheel, those with metadata for a folder, or else

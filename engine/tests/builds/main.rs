@@ -202,8 +202,27 @@ fn a_module_for_javascript_runs_without_it() {
         (
             "def missing(name):\n    try: __import__(name)\n\
              \x20   except ImportError as error: return error.name\n\
-             [missing(name) for name in ('js', '_pyodide_core', 'ctypes')]",
-            json!(["js", "_pyodide_core", "_ctypes"]),
+             [missing(name) for name in ('js', '_pyodide_core')]",
+            json!(["js", "_pyodide_core"]),
+        ),
+        (
+            "import ctypes\nclass P(ctypes.Structure):\n\
+             \x20   _fields_ = [('x', ctypes.c_short), ('y', ctypes.c_double)]\n\
+             point, other = P(3, 4.5), P()\n\
+             ctypes.memmove(ctypes.byref(other), ctypes.byref(point), ctypes.sizeof(P))\n\
+             number = ctypes.pointer(ctypes.c_int(0x41424344))\n\
+             text = ctypes.cast(number, ctypes.POINTER(ctypes.c_char))\n\
+             kind = ctypes.CFUNCTYPE(ctypes.c_longlong, ctypes.c_longlong, ctypes.c_double, ctypes.py_object)\n\
+             [other.x, other.y, text[0].decode(), ctypes.string_at(b'abc', 2).decode(), \
+             kind(lambda a, b, c: int(a * b) + len(c))(1 << 40, 1.5, [7])]",
+            json!([3, 4.5, "D", "ab", (3_i64 << 39) + 1]),
+        ),
+        (
+            "import ctypes.util\ndef refused(function):\n    try: function()\n\
+             \x20   except Exception as error: return type(error).__name__\n\
+             [refused(lambda: ctypes.CDLL('libc.so')), refused(lambda: ctypes.pythonapi.Py_IncRef), \
+             refused(lambda: ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()), ctypes.util.find_library('c')]",
+            json!(["OSError", "AttributeError", null, null]),
         ),
         (
             "import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    return 42\n\

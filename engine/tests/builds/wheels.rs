@@ -1,12 +1,15 @@
 //! Wheels with machine code for Pyodide's CPython: the first examples of their own documentation, in
 //! images, forks and other processes.
 
+use std::io::{Cursor, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{CacheDir, EngineError, Package, PackageOrigin, Progress, PythonTarget, SessionState};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 use super::*;
 
@@ -44,11 +47,14 @@ fn opened(text: &str, target: &PythonTarget) -> Vec<Package> {
     let path = folder.path().join("requirements.txt");
     fs::write(&path, text).expect("it is writable");
     let cache = CacheDir::open(None).expect("it is usable");
-    Package::from_requirements(&cache, &path, target, &Silent).expect("pip fetches them")
+    Package::from_requirements(&cache, &path, None, target, &Silent).expect("pip fetches them")
 }
 
-/// Returns an image of Pyodide's CPython with the wheels, and whether it was compiled for that.
-fn with_wheels(preload: &[&str]) -> Option<(Image, bool)> {
+/// Returns an image of Pyodide's CPython with these wheels, and whether it was compiled for that.
+fn with_wheels(
+    preload: &[&str],
+    open: impl FnOnce(&PythonTarget) -> Vec<Package>,
+) -> Option<(Image, bool)> {
     let python = Some(found::pyodide()?);
     let config = EngineConfig { python, ..EngineConfig::from_env() };
     let mut spec = ImageSpec {
@@ -58,7 +64,7 @@ fn with_wheels(preload: &[&str]) -> Option<(Image, bool)> {
     let seen = Arc::new(CompilesSeen::default());
     let progress: Arc<dyn ProgressSink> = Arc::clone(&seen) as _;
     let engine = Engine::load_with(&config, &progress, |target| {
-        spec.packages = opened(REQUIREMENTS, target);
+        spec.packages = open(target);
         Ok::<_, EngineError>(spec.packages.clone())
     });
     let image = Image::load_or_build(&engine.expect("it is linked"), &spec, &progress);
@@ -66,7 +72,7 @@ fn with_wheels(preload: &[&str]) -> Option<(Image, bool)> {
 }
 
 static WHEELS: LazyLock<Option<(Image, bool)>> =
-    LazyLock::new(|| with_wheels(&["msgspec", "pydantic"]));
+    LazyLock::new(|| with_wheels(&["msgspec", "pydantic"], |target| opened(REQUIREMENTS, target)));
 
 /// The examples. Their values are the same wherever they run.
 const EXAMPLES: &str = r#"
@@ -242,4 +248,129 @@ importlib.util.module_from_spec(spec)";
     fs::write(&path, "").unwrap();
     let refusal = Package::open(&path, &PythonTarget::default()).unwrap_err().to_string();
     assert!(refusal.contains("made for the platform `pyemscripten_2026_0_wasm32`"), "{refusal}");
+}
+
+/// A module whose number is what a shared library computes.
+const MODULE: &str = r#"(module
+    (@custom "dylink.0" (before first) "\01\04\60\04\00\00\02\0b\01\09libsum.so")
+    (import "env" "memory" (memory 1))
+    (import "env" "__memory_base" (global $base i32))
+    (import "env" "PyModule_Create2" (func $create (param i32 i32) (result i32)))
+    (import "env" "PyModule_AddIntConstant" (func $add (param i32 i32 i32) (result i32)))
+    (import "env" "sum" (func $sum (param i32 i32) (result i32)))
+    (data (i32.add (global.get $base) (i32.const 64)) "adder\00\00\00answer")
+    (func (export "PyInit_adder") (result i32) (local $module i32)
+        (i32.store offset=20 (global.get $base) (i32.add (global.get $base) (i32.const 64)))
+        (i32.store offset=28 (global.get $base) (i32.const -1))
+        (local.set $module (call $create (global.get $base) (i32.const 1013)))
+        (drop (call $add (local.get $module) (i32.add (global.get $base) (i32.const 72))
+            (call $sum (i32.const 40) (i32.const 1))))
+        (local.get $module)))"#;
+const SHARED: &str = r#"(module
+    (@custom "dylink.0" (before first) "\01\04\04\02\00\00")
+    (import "env" "memory" (memory 1))
+    (import "env" "__memory_base" (global $base i32))
+    (data (global.get $base) "\01")
+    (func (export "sum") (param i32 i32) (result i32)
+        (i32.add (i32.load (global.get $base)) (i32.add (local.get 0) (local.get 1)))))"#;
+const ADDER: &str = "adder-1.0-cp314-cp314-pyodide_2026_0_wasm32.whl";
+const LIBRARY: &str = "libsum-0.1.zip";
+const PLAIN: &str = "plain-2.0-py3-none-any.whl";
+const LOCK: &str = "pyodide-lock.json";
+
+/// Makes a folder as Pyodide has it, of two packages and a shared library.
+fn distribution() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |file: &str, entries: &[(&str, &[u8])]| {
+        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let parts: Vec<&str> = file.split('-').collect();
+        let metadata = format!("Name: {}\nVersion: {}\n", parts[0], parts[1]);
+        let path = format!("{}-{}.dist-info/METADATA", parts[0], parts[1]);
+        let of_wheel = file.ends_with(".whl").then_some((path.as_str(), metadata.as_bytes()));
+        for (name, contents) in entries.iter().copied().chain(of_wheel) {
+            archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(contents).unwrap();
+        }
+        let bytes = archive.finish().unwrap().into_inner();
+        fs::write(folder.path().join(file), &bytes).unwrap();
+        Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let [module, shared] = [MODULE, SHARED].map(|text| wat::parse_str(text).unwrap());
+    let package = |name: &str, kind: &str, file: &str, sha256: String, depends: &[&str]| {
+        let version = file.split('-').nth(1).unwrap().trim_end_matches(".zip");
+        json!({
+            "name": name, "version": version, "file_name": file, "sha256": sha256,
+            "package_type": kind, "install_dir": "site", "imports": [], "depends": depends,
+        })
+    };
+    let adder = write(ADDER, &[("adder.so", &module)]);
+    let library = write(LIBRARY, &[("libsum.so", &shared)]);
+    let plain = write(PLAIN, &[("plain.py", b"x = 7")]);
+    let lock = json!({
+        "info": { "abi_version": "2026_0", "arch": "wasm32", "platform": "emscripten_5_0_3",
+                  "python": "3.14.2" },
+        "packages": {
+            "adder": package("adder", "package", ADDER, adder, &["libsum", "plain"]),
+            "libsum": package("libsum", "shared_library", LIBRARY, library, &[]),
+            "plain": package("plain", "package", PLAIN, plain, &[]),
+        },
+    });
+    fs::write(folder.path().join(LOCK), lock.to_string()).unwrap();
+    folder
+}
+
+/// Opens what a requirements file finds in a folder, with a cache of its own.
+fn indexed(folder: &Path, index: &Path, text: &str) -> Result<Vec<Package>, String> {
+    let path = folder.join("requirements.txt");
+    fs::write(&path, text).unwrap();
+    let cache = CacheDir::open(Some(&folder.join("cache"))).unwrap();
+    let target = PythonTarget::new([3, 14, 2], "emscripten");
+    Package::from_requirements(&cache, &path, Some(index), &target, &Silent)
+        .map_err(|error| engine::chain(&error).to_string())
+}
+
+#[test]
+fn packages_of_a_lock_file_come_with_their_shared_libraries() {
+    let folder = distribution();
+    let (folder, lock) = (folder.path(), folder.path().join(LOCK));
+    let packages = indexed(folder, folder, "Adder==1.0\n").unwrap();
+    let named: Vec<_> = packages.iter().map(|package| package.infos()[0].to_string()).collect();
+    assert_eq!(named, ["adder 1.0", "libsum 0.1", "plain 2.0"]);
+    fs::remove_file(folder.join(ADDER)).unwrap();
+    assert_eq!(indexed(folder, &lock, "Adder==1.0\n").unwrap(), packages, "they are in the cache");
+    let Some((image, _)) = with_wheels(&[], |_| packages) else { return };
+    let mut interpreter = image.start().unwrap();
+    for _ in 0..2 {
+        let source = "import adder, plain\n[adder.answer, plain.x]";
+        assert_eq!(value(&run(&mut interpreter, source).0), json!([42, 7]));
+        interpreter.reset().unwrap();
+    }
+}
+
+#[test]
+fn what_is_not_as_the_lock_file_says_is_refused() {
+    let folder = distribution();
+    let folder = folder.path();
+    let said = indexed(folder, &folder.join("nowhere"), "adder").unwrap_err();
+    assert!(said.contains("can't read") && said.contains("nowhere"), "{said}");
+    let lock = fs::read_to_string(folder.join(LOCK)).unwrap();
+    for (expected, replaced, by) in [
+        ("line 1: the package index has no `adder`", "\"name\":\"adder\"", "\"name\":\"other\""),
+        ("line 1: the package index has adder==1.1", "\"version\":\"1.0\"", "\"version\":\"1.1\""),
+        ("nowhere.whl`: the lock file names it", ADDER, "nowhere.whl"),
+        (".whl`: its SHA-256 isn't that", "\"sha256\":\"", "\"sha256\":\"0"),
+        ("made for the platform `emscripten_4_0_9_wasm32`", "5_0_3", "4_0_9"),
+        ("isn't a lock file", "packages", "others"),
+    ] {
+        let text = lock.replacen(replaced, by, 1);
+        assert_ne!(text, lock, "{replaced}");
+        fs::write(folder.join(LOCK), text).unwrap();
+        let said = indexed(folder, folder, "adder==1.0").unwrap_err();
+        assert!(said.contains(expected), "{said}");
+    }
+    let other = "adder-1.0-cp313-cp313-pyodide_2026_0_wasm32.whl";
+    fs::write(folder.join(LOCK), lock.replace(ADDER, other)).unwrap();
+    fs::rename(folder.join(ADDER), folder.join(other)).unwrap();
+    let said = indexed(folder, folder, "adder").unwrap_err();
+    assert!(said.contains("requires Python cp313-cp313, and the build has 3.14"), "{said}");
 }

@@ -159,7 +159,8 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
     fs::create_dir(&wheels).unwrap();
     fs::write(wheels.join(WHEEL), wheel()).unwrap();
     let path = folder.path().join("requirements.txt");
-    let load = || Package::from_requirements(&cache, &path, &PythonTarget::default(), &Silent);
+    let load =
+        || Package::from_requirements(&cache, &path, None, &PythonTarget::default(), &Silent);
     let write = |hash: &str| {
         let links = wheels.display();
         let text =

@@ -61,6 +61,7 @@ class PoolConfig:
     packages: tuple[str, ...] = ()
     packages_common: bool = False
     requirements: tuple[str, ...] = ()
+    package_index: str | None = None
     timeout: float | None = None
     limits: Limits | None = None
     python: str | None = None
@@ -115,6 +116,7 @@ class PoolConfig:
             ("--package", self.packages),
             ("--packages", ("common",) if self.packages_common else ()),
             ("--requirements", self.requirements),
+            ("--package-index", (self.package_index,) if self.package_index else ()),
             ("--setup", (self.setup,) if self.setup else ()),
             ("--python", (self.python,) if self.python else ()),
             ("--python", [f"{name}={path}" for name, path in self.pythons]),

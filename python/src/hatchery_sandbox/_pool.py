@@ -53,6 +53,7 @@ class Pool:
         packages: Sequence[str | PathLike] | str | PathLike = (),
         packages_common: bool = False,
         requirements: Sequence[str | PathLike] | str | PathLike = (),
+        package_index: str | PathLike | None = None,
         timeout: float | None = None,
         limits: Limits | None = None,
         functions: Functions = (),
@@ -79,6 +80,8 @@ class Pool:
             packages_common: Whether programs can import the common packages, such as requests, Flask,
                 pytest and xarray, which pip fetches once. Default: no.
             requirements: Files of lines such as `NAME==VERSION --hash=sha256:…`, which pip fetches.
+            package_index: A folder of wheels for these, or of Pyodide's packages with
+                `pyodide-lock.json`. Names in that file need no hash, and bring what they depend on.
             timeout: Seconds that a program may take. Default: 30.
             limits: Other limits of programs.
             functions: Functions of this process that programs can call.
@@ -112,6 +115,7 @@ class Pool:
                 packages=_config.paths(packages),
                 packages_common=packages_common,
                 requirements=_config.paths(requirements),
+                package_index=None if package_index is None else os.path.abspath(package_index),
                 timeout=timeout,
                 limits=limits,
                 python=None if python is None else os.path.abspath(python),

@@ -448,9 +448,19 @@ impl<'a> Link<'a> {
     }
 
     fn find_needed(&mut self, number: usize) -> Result<()> {
+        let own = self.libraries[number].path;
         let find = |name: &&str| {
-            let is_it = |one: &LinkedLibrary<'_>| one.path.rsplit('/').next() == Some(*name);
-            let found = self.libraries.iter().position(is_it);
+            let path = |number: &usize| self.libraries[*number].path;
+            let is_it = |number: &usize| path(number).rsplit('/').next() == Some(*name);
+            // Packages may carry libraries of the same name: their own are nearest.
+            let shared = |number: &usize| {
+                path(number)
+                    .bytes()
+                    .zip(own.bytes())
+                    .take_while(|(one, other)| one == other)
+                    .count()
+            };
+            let found = (0..self.libraries.len()).filter(is_it).max_by_key(shared);
             found.ok_or_else(|| Unlinkable::Needed((*name).to_owned()))
         };
         let needed = self.libraries[number].parts.needed.iter().map(find);

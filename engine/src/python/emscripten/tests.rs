@@ -23,16 +23,24 @@ const PYTHON: &str = r#"(module
     (import "env" "exit" (func $exit (param i32)))
     (import "env" "_PyEM_TrampolineCall_JS" (func $call (param i32 i32 i32 i32) (result i32)))
     (import "env" "emscripten_resize_heap" (func $resize (param i32) (result i32)))
+    (import "env" "ffi_call_js" (func $ffi (param i32 i32 i32 i32)))
+    (import "env" "ffi_closure_alloc_js" (func $allocate (param i32 i32) (result i32)))
+    (import "env" "ffi_closure_free_js" (func $release (param i32)))
+    (import "env" "ffi_prep_closure_loc_js" (func $prepare (param i32 i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
     (table $functions 6 funcref)
     (table $objects 0 externref)
     (global $top (mut i32) (i32.const 0))
     (global $limit (mut i32) (i32.const 0))
-    (elem (i32.const 1) $none $one $three $four)
+    (elem (i32.const 1) $none $one $three $four $called)
     (func $none (result i32) i32.const 10)
     (func $one (param i32) (result i32) local.get 0)
     (func $three (param i32 i32 i32) (result i32) (i32.add (local.get 1) (local.get 2)))
     (func $four (param i32 i32 i32 i32) (result i32) unreachable)
+    (func $called (param $form i32) (param $result i32) (param $arguments i32) (param $data i32)
+        (i32.store (local.get $result) (i32.add (local.get $data)
+            (i32.add (i32.load (local.get $form)) (i32.load (i32.load (local.get $arguments)))))))
+    (func (export "free") (param i32))
     (func (export "malloc") (param i32) (result i32) i32.const 1024)
     (func (export "calloc") (param i32 i32) (result i32) i32.const 2048)
     (func $init (export "emscripten_stack_init") (global.set $top (i32.const 0x100000))
@@ -130,6 +138,31 @@ fn the_trampoline_calls_with_as_many_arguments_as_there_are() {
         let body =
             format!("(call $call (i32.const {slot}) (i32.const 20) (i32.const 30) (i32.const 40))");
         assert_eq!(run(&python(&body)).0, expected, "slot {slot}");
+    }
+}
+
+#[test]
+fn ctypes_calls_its_callbacks_and_functions_of_few_numbers() {
+    // The form at 3000 says how many arguments there are; at 3100 their addresses are.
+    let prepared = "(i32.store (i32.const 3000) (i32.const 5))
+        (i32.store (i32.const 3100) (i32.const 3200)) (i32.store (i32.const 3200) (i32.const 7))
+        (i32.store (i32.const 3104) (i32.const 3204)) (i32.store (i32.const 3204) (i32.const 8))
+        (i32.store (i32.const 3108) (i32.const 3208)) (i32.store (i32.const 3208) (i32.const 9))
+        (drop (call $allocate (i32.const 16) (i32.const 700)))
+        (drop (call $prepare (i32.load (i32.const 700)) (i32.const 3000) (i32.const 5) (i32.const 30)
+            (i32.const 0)))";
+    for (expected, count, address) in [
+        (5 + 7 + 30, 1, "(i32.load (i32.const 700))"),
+        (8 + 9, 3, "(i32.const 3)"),
+        (8, 2, "(i32.const 3)"),
+        (10, 0, "(i32.const 1)"),
+    ] {
+        let body = format!(
+            "{prepared} (i32.store (i32.const 3004) (i32.const {count}))
+            (call $ffi (i32.const 3000) {address} (i32.const 3300) (i32.const 3100))
+            (call $release (i32.load (i32.const 700))) (i32.load (i32.const 3300))"
+        );
+        assert_eq!(run(&python(&body)).0, expected, "{count} {address}");
     }
 }
 

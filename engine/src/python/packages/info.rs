@@ -110,11 +110,15 @@ impl PythonTarget {
         Self::new(version, "emscripten")
     }
 
-    /// Returns the platform of wheels with machine code that can be linked into the build, if there is
-    /// one.
-    pub(crate) fn machine_code(&self) -> Option<&'static str> {
-        let is_one = self.platform == "emscripten" && self.version[..2] == [3, 14];
-        is_one.then_some("pyemscripten_2026_0_wasm32")
+    /// Returns the platforms of wheels with machine code that can be linked into the build: names of
+    /// one interface.
+    pub(crate) fn machine_code(&self) -> &'static [&'static str] {
+        match self.platform == "emscripten" && self.version[..2] == [3, 14] {
+            true => {
+                &["pyemscripten_2026_0_wasm32", "pyodide_2026_0_wasm32", "emscripten_5_0_3_wasm32"]
+            }
+            false => &[],
+        }
     }
 
     /// Returns the version in the form of `3.12`.

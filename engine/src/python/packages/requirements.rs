@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::index::{LockedPackage, PackageIndex};
 use super::info::{PythonTarget, name_of};
 use super::{Package, PackageOrigin, PackedPackage, bad, file_name, stand_ins, wheel};
 use crate::cache::seal::Sealer;
@@ -62,24 +63,30 @@ const HASH: &str = "--hash=sha256:";
 pub(super) fn load(
     cache: &CacheDir,
     path: Option<&Path>,
+    index: Option<&Path>,
     target: &PythonTarget,
     progress: &dyn ProgressSink,
 ) -> Result<Vec<Package>, PackageError> {
     let text = path.map_or_else(|| Ok(COMMON_PACKAGES.to_owned()), read)?;
-    let hashes = parse(&text).map_err(|(line, detail)| PackageError::Requirements {
-        path: path.unwrap_or(Path::new(COMMON)).to_owned(),
-        line,
-        detail,
-    })?;
+    let index = index.map_or_else(|| Ok(PackageIndex::default()), PackageIndex::open)?;
+    let invalid = |(line, detail)| {
+        let path = path.unwrap_or(Path::new(COMMON)).to_owned();
+        PackageError::Requirements { path, line, detail }
+    };
+    let mut lines = logical_lines(&text).map_err(invalid)?;
+    let locked = index.take(&mut lines).map_err(invalid)?;
+    let hashes = locked.iter().map(|package| package.sha256.clone()).collect();
+    let hashes = parse(&lines, hashes).map_err(invalid)?;
     let (is_common, stand_ins) = (path.is_none(), stand_ins::PACKAGES);
-    let linkable = target.machine_code().unwrap_or_default();
+    let linkable = target.machine_code().first().unwrap_or(&"");
     let key = format!("{SETTINGS} {is_common} {target:?}\n{text}\n{stand_ins:?}{linkable}");
+    let key = key + &locked.iter().map(|one| format!("\n{one:?}")).collect::<String>();
     let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
-    let target = target.clone();
-    let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
+    let (target, sealer) = (target.clone(), Sealer::new(cache)?);
+    let wheels = Wheels { folder, key, lines, hashes, index, locked, target, sealer };
     let find = || Ok(wheels.cached());
-    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, &text, progress))
+    cache.find_or_make(FOLDER, find, |_lock| wheels.fetch(path, progress))
 }
 
 fn read(path: &Path) -> Result<String, PackageError> {
@@ -94,8 +101,13 @@ fn read(path: &Path) -> Result<String, PackageError> {
 struct Wheels {
     folder: PathBuf,
     key: String,
+    /// The logical lines that are for pip.
+    lines: Vec<(usize, String)>,
     /// Every SHA-256 in the file.
     hashes: BTreeSet<String>,
+    index: PackageIndex,
+    /// The packages that come from the index's lock file.
+    locked: Vec<LockedPackage>,
     target: PythonTarget,
     sealer: Sealer,
 }
@@ -112,10 +124,12 @@ impl Wheels {
     fn fetch(
         &self,
         path: Option<&Path>,
-        text: &str,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Package>, PackageError> {
-        progress.report(Progress::FetchingPackages);
+        // The others have hashes.
+        if self.hashes.len() > self.locked.len() {
+            progress.report(Progress::FetchingPackages);
+        }
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
         let (unfinished, wheels) =
@@ -124,8 +138,8 @@ impl Wheels {
         let mut paths = Vec::new();
         for has_machine_code in [false, true] {
             let is_linked =
-                has_machine_code && path.is_some() && self.target.machine_code().is_some();
-            for part in parts(text, has_machine_code, is_linked) {
+                has_machine_code && path.is_some() && !self.target.machine_code().is_empty();
+            for part in parts(&self.lines, has_machine_code, is_linked) {
                 let place = wheels.path().join(COMMON);
                 fs::write(&place, part)
                     .map_err(|source| CacheError::io("write", &place, source))?;
@@ -159,6 +173,9 @@ impl Wheels {
             }
             packages.push(wheel::read(&path, &bytes, &self.target, origin(name))?);
         }
+        for package in &self.locked {
+            packages.push(self.index.read(package, &self.target)?);
+        }
         let packed: Vec<_> = packages.iter().map(Package::pack).collect();
         let packed = postcard::to_stdvec(&packed).expect("names and contents can be encoded");
         let place = unfinished.path().join(PACKED);
@@ -174,20 +191,24 @@ impl Wheels {
         let own = format!("cp{}", version.replace('.', ""));
         let (kinds, version) = match (has_machine_code, self.target.machine_code()) {
             (true, _) => (NATIVE.to_owned(), NATIVE_PYTHON),
-            (false, None) => (PURE.to_owned(), version.as_str()),
-            (false, Some(platform)) => {
-                (format!("--platform {platform} {LINKABLE} --abi {own}"), version.as_str())
+            (false, []) => (PURE.to_owned(), version.as_str()),
+            (false, platforms) => {
+                let platforms = platforms.join(" --platform ");
+                (format!("--platform {platforms} {LINKABLE} --abi {own}"), version.as_str())
             }
         };
-        kinds.split(' ').chain(["--python-version", version]).map(str::to_owned).collect()
+        let kinds = kinds.split(' ').chain(["--python-version", version]).map(str::to_owned);
+        let links = self.index.folder.iter().map(|folder| folder.to_string_lossy().into_owned());
+        kinds.chain(links.flat_map(|folder| ["--find-links".to_owned(), folder])).collect()
     }
 }
 
 /// Returns the options of a requirements file with those of its packages whose machine code is left
 /// out, or with the others; with each of them alone, if that is asked for.
-fn parts(text: &str, has_machine_code: bool, is_alone: bool) -> Vec<String> {
-    let lines = logical_lines(text).into_iter().map(|(_, line)| line);
+fn parts(lines: &[(usize, String)], has_machine_code: bool, is_alone: bool) -> Vec<String> {
     let (options, packages): (Vec<_>, Vec<_>) = lines
+        .iter()
+        .map(|(_, line)| line.clone())
         .filter(|line| !line.trim().is_empty())
         .partition(|line| line.trim_start().starts_with('-'));
     let is_part = |line: &String| stand_ins::find(name_of(line)).is_some() == has_machine_code;
@@ -196,13 +217,14 @@ fn parts(text: &str, has_machine_code: bool, is_alone: bool) -> Vec<String> {
     packages.chunks(size).map(|chunk| [&options[..], chunk].concat().join("\n")).collect()
 }
 
-/// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and
-/// why.
-fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
-    check_text(text)?;
-    let mut hashes = BTreeSet::new();
-    for (number, line) in logical_lines(text) {
-        let wrong = |detail: String| (number, detail);
+/// Adds every SHA-256 in the logical lines of a requirements file; else returns the first invalid
+/// line, counted from 1, and why.
+fn parse(
+    lines: &[(usize, String)],
+    mut hashes: BTreeSet<String>,
+) -> Result<BTreeSet<String>, (usize, String)> {
+    for (number, line) in lines {
+        let wrong = |detail: String| (*number, detail);
         let words: Vec<&str> = line.split_whitespace().collect();
         let Some(&first) = words.first() else { continue };
         if first.starts_with('-') {
@@ -281,7 +303,8 @@ fn check_requirement(requirement: &str) -> Result<(), String> {
 
 /// Returns the lines with the number of their first line, lines that end in `\` joined, without
 /// comments. For pip, a line doesn't end in `\` if a blank follows.
-fn logical_lines(text: &str) -> Vec<(usize, String)> {
+fn logical_lines(text: &str) -> Result<Vec<(usize, String)>, (usize, String)> {
+    check_text(text)?;
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut is_joined = false;
     for (index, line) in text.lines().enumerate() {
@@ -299,7 +322,7 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
         }
         is_joined = goes_on;
     }
-    lines
+    Ok(lines)
 }
 
 /// Removes the comment, which begins the line or follows white space.
@@ -316,10 +339,14 @@ mod tests {
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const B: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
 
+    fn parsed(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
+        parse(&logical_lines(text)?, BTreeSet::new())
+    }
+
     #[test]
     fn each_common_package_has_one_hash_and_its_modules_and_they_are_sorted() {
         let lines: Vec<&str> = COMMON_PACKAGES.lines().skip(1).collect();
-        assert_eq!(parse(COMMON_PACKAGES).unwrap().len(), lines.len());
+        assert_eq!(parsed(COMMON_PACKAGES).unwrap().len(), lines.len());
         let names = lines.iter().map(|line| {
             let (pin, modules) = line.split_once("  # ").unwrap();
             let is_module = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -336,13 +363,16 @@ mod tests {
              one==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n    # via two\n\
              Two.x[extra] == 2 ; python_version > '3' --hash=sha256:{A}\n"
         );
-        let hashes: Vec<String> = parse(&text).unwrap().into_iter().collect();
+        let hashes: Vec<String> = parsed(&text).unwrap().into_iter().collect();
         assert_eq!(hashes, [A.to_owned(), B.to_ascii_lowercase()]);
     }
 
     #[test]
     fn packages_with_machine_code_are_fetched_apart_with_the_same_options() {
         let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y\norjson==3";
+        let parts = |text, has_machine_code, is_alone| {
+            parts(&logical_lines(text).unwrap(), has_machine_code, is_alone)
+        };
         assert_eq!(parts(text, false, false), ["-f wheels \none==1   --hash=x"]);
         let both = "-f wheels \nMsgPack==2 --hash=y\norjson==3";
         assert_eq!(parts(text, true, false), [both]);
@@ -381,7 +411,7 @@ mod tests {
             ("\n# -*- coding: utf-7 -*-".to_owned(), 2, "encoding"),
             ("# nothing".to_owned(), 1, "no package"),
         ] {
-            let (number, detail) = parse(&text).unwrap_err();
+            let (number, detail) = parsed(&text).unwrap_err();
             assert_eq!(number, line, "{text}: {detail}");
             assert!(detail.contains(expected), "{text}: {detail}");
         }

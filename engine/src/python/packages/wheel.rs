@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::info::PythonTarget;
 use super::metadata::Metadata;
+use super::stand_ins::StandIns;
 use super::{
     Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
     file_name, is_native, normalized, stand_ins,
@@ -47,12 +48,7 @@ pub(super) fn read(
         }
         checked => checked.map(|()| None)?,
     };
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
-        .map_err(|error| bad_because(path, "it isn't a ZIP archive", error))?;
-    if archive.len() > MOST_FILES {
-        let what = path.display().to_string();
-        return Err(PackageError::TooLarge { what, detail: caps() });
-    }
+    let mut archive = archive(path, bytes)?;
     let metadata = metadata(path, &mut archive)?;
     let (Some(own), Some(version)) = (&metadata.name, &metadata.version) else {
         return Err(bad(path, "its `METADATA` has no name or no version"));
@@ -62,6 +58,44 @@ pub(super) fn read(
     }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path, is_linkable);
+    collect(&mut collector, &mut archive, stand_ins)?;
+    for (place, source) in stand_ins.into_iter().flatten() {
+        if !collector.files.contains_key(*place) {
+            collector.add(place, &mut source.as_bytes())?;
+        }
+    }
+    collector.finish(vec![info], &[metadata], target)
+}
+
+/// Reads shared libraries, which are in an archive without metadata.
+pub(super) fn read_libraries(
+    path: &Path,
+    bytes: &[u8],
+    target: &PythonTarget,
+    info: PackageInfo,
+) -> Result<Package, PackageError> {
+    let mut collector = Collector::new(path, true);
+    collect(&mut collector, &mut archive(path, bytes)?, None)?;
+    collector.finish(vec![info], &[], target)
+}
+
+fn archive<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, PackageError> {
+    let archive = zip::ZipArchive::new(Cursor::new(bytes))
+        .map_err(|error| bad_because(path, "it isn't a ZIP archive", error))?;
+    if archive.len() > MOST_FILES {
+        let what = path.display().to_string();
+        return Err(PackageError::TooLarge { what, detail: caps() });
+    }
+    Ok(archive)
+}
+
+/// Reads the files of an archive. Those of `stand_ins` come before what they stand for.
+fn collect(
+    collector: &mut Collector<'_>,
+    archive: &mut Archive<'_>,
+    stand_ins: Option<StandIns>,
+) -> Result<(), PackageError> {
+    let path = collector.source;
     for index in 0..archive.len() {
         let unreadable = |error| bad_because(path, &format!("can't read its entry {index}"), error);
         let mut entry = archive.by_index(index).map_err(unreadable)?;
@@ -83,12 +117,7 @@ pub(super) fn read(
             collector.add(place, &mut before.as_bytes().chain(&mut entry))?;
         }
     }
-    for (place, source) in stand_ins.into_iter().flatten() {
-        if !collector.files.contains_key(*place) {
-            collector.add(place, &mut source.as_bytes())?;
-        }
-    }
-    collector.finish(vec![info], &[metadata], target)
+    Ok(())
 }
 
 /// The parts of a wheel's name that matter here.
@@ -114,7 +143,6 @@ impl<'a> WheelName<'a> {
 
     /// Returns whether its machine code can be linked into the build.
     fn is_linkable(&self, target: &PythonTarget) -> bool {
-        let is_platform = |platform| Some(platform) == target.machine_code();
         let [major, minor, _] = target.version;
         let own = format!("cp{major}{minor}");
         let least = format!("cp{major}");
@@ -122,7 +150,7 @@ impl<'a> WheelName<'a> {
             let digits = tag.strip_prefix(&least).and_then(|digits| digits.parse::<u32>().ok());
             digits.is_some_and(|since| since <= minor)
         };
-        self.platform.split('.').any(is_platform)
+        self.is_for(target)
             && self.python.split('.').any(|python| {
                 self.abi.split('.').any(|abi| match abi {
                     "none" => runs_on(python, target),
@@ -132,7 +160,16 @@ impl<'a> WheelName<'a> {
             })
     }
 
+    /// Returns whether its platform is one whose machine code the build takes, of some Python.
+    fn is_for(&self, target: &PythonTarget) -> bool {
+        self.platform.split('.').any(|platform| target.machine_code().contains(&platform))
+    }
+
     fn check(&self, path: &Path, target: &PythonTarget) -> Result<(), PackageError> {
+        if self.is_for(target) {
+            let (wants, has) = (format!("{}-{}", self.python, self.abi), target.series());
+            return Err(PackageError::Python { path: path.to_owned(), wants, has });
+        }
         let native = |reason: String| PackageError::Native { path: path.to_owned(), reason };
         if !self.platform.split('.').any(|platform| platform == "any") {
             return Err(native(format!("it is made for the platform `{}`", self.platform)));
@@ -232,6 +269,9 @@ mod tests {
             ("py3-none-pyemscripten_2026_0_wasm32", true),
             ("cp315-abi3-pyemscripten_2026_0_wasm32", false),
             ("cp313-cp313-pyemscripten_2026_0_wasm32", false),
+            ("cp314-cp314-pyodide_2026_0_wasm32", true),
+            ("cp314-cp314-emscripten_5_0_3_wasm32", true),
+            ("cp314-cp314-emscripten_4_0_9_wasm32", false),
             ("cp314-cp314-pyemscripten_2027_0_wasm32", false),
             ("cp314-cp314-manylinux2014_x86_64", false),
             ("py3-none-any", false),

@@ -388,8 +388,6 @@ def install():
 
 def without_javascript():
     """Lets libraries do without JavaScript, which builds by Emscripten usually have."""
-    # It would raise a `MemoryError` in place of an `ImportError`.
-    sys.modules["_ctypes"] = None
     # With it, urllib3 would ask JavaScript instead of the module `socket`.
     module = sys.modules["urllib3.contrib.emscripten"] = type(sys)("urllib3.contrib.emscripten")
     module.inject_into_urllib3 = answer(None)

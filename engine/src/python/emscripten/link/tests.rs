@@ -219,6 +219,25 @@ fn a_library_is_prepared_after_those_that_it_needs_even_in_a_circle() {
 }
 
 #[test]
+fn of_two_libraries_with_a_name_the_nearest_is_meant() {
+    let needs = library(
+        r"\02\06\01\04c.so",
+        r#"(import "env" "f" (func $f (result i32)))
+        (func (export "PyInit_x") (result i32) (call $f))"#,
+    );
+    let defines =
+        |value: i32| library("", &format!(r#"(func (export "f") (result i32) i32.const {value})"#));
+    for (near, far) in [("/site/c.so", "/c.so"), ("/site/a.libs/c.so", "/sites/x.libs/c.so")] {
+        for (first, second) in [((near, 1), (far, 2)), ((far, 2), (near, 1))] {
+            let others = [first, second].map(|(path, value)| (path, defines(value)));
+            let [first, second] = others;
+            let libraries = [(A, needs.clone()), first, second];
+            assert_eq!(result(&libraries, "(call $a)"), 1, "{near} {far}");
+        }
+    }
+}
+
+#[test]
 fn what_nothing_defines_may_be_missing_if_it_is_weak() {
     // The import info says it of `maybe` in `env` and in `GOT.func`, and of nothing else.
     let weak = r"\04\1c\02\03env\05maybe\01\08GOT.func\05maybe\01";
