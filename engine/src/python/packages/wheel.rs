@@ -40,8 +40,14 @@ pub(super) fn read(
         bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
     })?;
     let is_linkable = name.is_linkable(target);
+    // pip found no other wheel of it.
+    let is_last =
+        target.machine_code().is_some() && matches!(origin, PackageOrigin::Requirements(_));
     let stand_ins = match name.check(path, target) {
         _ if is_linkable => None,
+        Err(PackageError::Native { .. }) if is_last && stand_ins::find(name.name).is_none() => {
+            Some(&[][..])
+        }
         Err(refusal @ PackageError::Native { .. }) => {
             Some(stand_ins::of_wheel(path, name.name, name.version, refusal)?)
         }
@@ -62,6 +68,7 @@ pub(super) fn read(
     }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path, is_linkable);
+    collector.may_be_empty = stand_ins.is_some();
     for index in 0..archive.len() {
         let unreadable = |error| bad_because(path, &format!("can't read its entry {index}"), error);
         let mut entry = archive.by_index(index).map_err(unreadable)?;
@@ -89,6 +96,14 @@ pub(super) fn read(
         }
     }
     collector.finish(vec![info], &[metadata], target)
+}
+
+/// Returns whether the name is that of a wheel whose machine code is missing in an image.
+pub(super) fn lacks_machine_code(file_name: &str) -> bool {
+    WheelName::parse(file_name).is_some_and(|name| {
+        let is_for = |platform: &str| platform == "any" || platform.starts_with("pyemscripten");
+        !name.platform.split('.').any(is_for) && stand_ins::find(name.name).is_none()
+    })
 }
 
 /// The parts of a wheel's name that matter here.
