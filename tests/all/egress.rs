@@ -16,6 +16,7 @@ use hatchery::record::{RecordingFile, Verified};
 use hatchery::{Builder, Hatchery, Job, Limits, Verdict};
 use serde_json::json;
 
+use crate::found;
 use crate::support::{self, exception, value, with_own_pool};
 
 /// Servers of HTTP and HTTPS on this machine, in a process of Python.
@@ -149,7 +150,10 @@ fn client(name: &str, source: &str, builder: Builder) {
 
 #[test]
 fn the_standard_library_makes_requests() {
-    client("use_standard.py", include_str!("clients/use_standard.py"), support::builder());
+    let pyodide = found::pyodide().map(|path| support::builder().python(path));
+    for builder in [Some(support::builder()), pyodide].into_iter().flatten() {
+        client("use_standard.py", include_str!("clients/use_standard.py"), builder);
+    }
 }
 
 #[test]

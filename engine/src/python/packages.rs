@@ -231,6 +231,16 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
         for need in package.inner.needs.difference(&known).filter(|need| *need != "cffi") {
             warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
         }
+        let lacks = |info: &PackageInfo| match &info.origin {
+            PackageOrigin::Requirements(file) => wheel::lacks_machine_code(file),
+            _ => false,
+        };
+        if package.infos().iter().any(lacks) {
+            warnings.push(format!(
+                "{} is there without its machine code, for which this build has no wheel",
+                package.name()
+            ));
+        }
         let hides =
             |info: &PackageInfo| same_names(info, build).find(|own| own.version != info.version);
         let modules: BTreeSet<&str> =
@@ -277,11 +287,13 @@ struct Collector<'a> {
     bytes: u64,
     /// Whether its machine code can be linked into the build.
     is_linkable: bool,
+    /// Whether it may have been machine code alone, which is left out.
+    may_be_empty: bool,
 }
 
 impl<'a> Collector<'a> {
     fn new(source: &'a Path, is_linkable: bool) -> Self {
-        Self { source, files: BTreeMap::new(), bytes: 0, is_linkable }
+        Self { source, files: BTreeMap::new(), bytes: 0, is_linkable, may_be_empty: false }
     }
 
     /// Keeps one file. Never reads more than an image may hold.
@@ -336,7 +348,7 @@ impl<'a> Collector<'a> {
         {
             return Err(bad(self.source, &format!("`{folder}` in it is a file and a folder")));
         }
-        if !self.files.keys().any(|path| module_of(path).is_some()) {
+        if !self.may_be_empty && !self.files.keys().any(|path| module_of(path).is_some()) {
             return Err(bad(self.source, "there is nothing in it that can be imported"));
         }
         let mut hasher = blake3::Hasher::new();

@@ -6,25 +6,17 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{CacheDir, EngineError, Package, PackageOrigin, Progress, PythonTarget, SessionState};
+use engine::{
+    CacheDir, EngineError, Interface, Package, PackageOrigin, Progress, PythonTarget, SessionState,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::*;
 
-/// Five wheels with machine code, and what they need.
-const REQUIREMENTS: &str = "\
-annotated-types==0.8.0 --hash=sha256:f072f4d804ea359e4eaf198b1af7a8b0943881a87f31bb764f8bf219bb9419e0
-jiter==0.19.0 --hash=sha256:707b8194222a343c4a5e1574df95f5ade03e3f1cbdba77d8c89c6af0f40d92cd
-msgpack==1.2.4 --hash=sha256:06a0657a4110d563255006b7cb7147432f67827144e429c2cdb1c967548d1817
-msgspec==0.23.0 --hash=sha256:1836f50ad87e7c56600b648a1b75c3bbcce62835cb1f489435fc5fee8d068831
-pydantic==2.14.4 --hash=sha256:653a2ad9f6d8858529c77c72717d0ea991d6c6837fe683246b2f4b2bbfc3fadc
-pydantic-core==2.50.5 --hash=sha256:b2910ec0fa5aeb9bef70156f2b79f4783978fdcfaa7b2f1b5d1814458d2e79a1
-typing-extensions==4.16.0 --hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8
-typing-inspection==0.4.5 --hash=sha256:bc210535442b39e1bf2805e0c7a17dfd6a4ace760c84c7f7d16245d23a6b1c39
-uharfbuzz==0.57.0 --hash=sha256:430b78efc0cff3365461ff79e0d0a944cda17253171d5a4f8cf4615ebde08541
-";
+/// Five wheels with machine code, clients of language models, and what they need.
+const REQUIREMENTS: &str = include_str!("wheels.txt");
 
 /// Tells the other half of a test where the session is.
 const SAVED_VARIABLE: &str = "HATCHERY_TEST_WHEELS_FROM";
@@ -88,15 +80,44 @@ def serialized():
         msgspec.json.decode(b'{"name":"bob","groups":[123]}', type=User)
     except msgspec.ValidationError as error:
         said = str(error)
-    return [text.decode(), msgspec.json.decode(text, type=User) == alice, said]
+    return [text.decode(), repr(msgspec.json.decode(text, type=User)), said]
 
 def packed():
-    import msgpack
-    return [msgpack.packb([1, 2, 3]).hex(), msgpack.unpackb(b"\x93\x01\x02\x03"), msgpack.Packer.__module__]
+    import array, datetime, io, msgpack
+    stream = io.BytesIO(b"".join(map(msgpack.packb, range(100))))
+    now = datetime.datetime.now()
+    def encoded(value):
+        if isinstance(value, datetime.datetime):
+            return {"__datetime__": True, "as_str": value.strftime("%Y%m%dT%H:%M:%S.%f")}
+        return msgpack.ExtType(42, value.tobytes())
+    def decoded(value):
+        if "__datetime__" in value:
+            value = datetime.datetime.strptime(value["as_str"], "%Y%m%dT%H:%M:%S.%f")
+        return value
+    def extended(code, data):
+        return array.array("d", data)
+    data = [{"id": 1, "created": now}, array.array("d", [1.2, 3.4])]
+    packed = msgpack.packb(data, default=encoded)
+    return [
+        msgpack.packb([1, 2, 3]).hex(), msgpack.unpackb(b"\x93\x01\x02\x03"), msgpack.Packer.__module__,
+        sum(msgpack.Unpacker(stream)),
+        msgpack.unpackb(packed, object_hook=decoded, ext_hook=extended) == data,
+        repr(msgpack.unpackb(msgpack.packb([b"spam", "eggs"], use_bin_type=False), raw=True)),
+        repr(msgpack.unpackb(msgpack.packb(msgpack.ExtType(42, b"xyzzy")))),
+    ]
 
 def parsed():
     import jiter
-    return jiter.from_json(b'{"int": 1, "float": 1.2, "str": "hello"}')
+    part = b'{"name": "John", "age": 30, "city": "New Yor'
+    twice = b'{"foo": 1, "foo": 2}'
+    found = [jiter.from_json(b'{"name": "John", "age": 30}'), jiter.from_json(twice)]
+    found += [jiter.from_json(part, partial_mode=mode) for mode in (True, "trailing-strings")]
+    for text, options in ((part, {}), (twice, {"catch_duplicate_keys": True})):
+        try:
+            jiter.from_json(text, **options)
+        except ValueError as error:
+            found.append(str(error))
+    return found
 
 def validated():
     from datetime import datetime
@@ -112,34 +133,111 @@ def validated():
         User(id="x")
     except ValidationError as error:
         said = error.errors()[0]["type"]
-    return [repr(user), said]
+    return [str(user), user.id, said]
+
+def font():
+    """A font of two glyphs, the second of which is for `a`."""
+    from struct import pack
+    tables = {
+        "cmap": pack(">HHHHL", 0, 1, 3, 10, 12) + pack(">HHLLLLLL", 12, 0, 28, 0, 1, 97, 97, 1),
+        "head": pack(">LLLLHH36x", 0x10000, 0, 0, 0x5F0F3CF5, 0, 1000), "hhea": pack(">LhhhH22xH", 0x10000, 800, -200, 0, 600, 2),
+        "hmtx": pack(">HhHh", 500, 0, 600, 0), "maxp": pack(">LH", 0x5000, 2),
+    }
+    start, body = 12 + 16 * len(tables), b""
+    head = pack(">LHHHH", 0x10000, len(tables), 64, 2, 16)
+    for tag, table in tables.items():
+        head += tag.encode() + pack(">LLL", 0, start + len(body), len(table))
+        body += table + bytes(-len(table) % 4)
+    return head + body
 
 def shaped():
-    import uharfbuzz
-    font = uharfbuzz.Font(uharfbuzz.Face(b""))
-    buffer = uharfbuzz.Buffer()
-    buffer.add_str("hello")
+    import uharfbuzz as hb
+    with open("/tmp/font.ttf", "wb") as file:
+        file.write(font())
+    made = hb.Font(hb.Face(hb.Blob.from_file_path("/tmp/font.ttf")))
+    buffer = hb.Buffer()
+    buffer.add_str("ab")
     buffer.guess_segment_properties()
-    uharfbuzz.shape(font, buffer, {"kern": True, "liga": True})
-    return [buffer.script, [info.codepoint for info in buffer.glyph_infos]]
+    hb.shape(made, buffer, {"kern": True, "liga": True})
+    glyphs = zip(buffer.glyph_infos, buffer.glyph_positions)
+    return [buffer.script, *(
+        [made.glyph_to_string(info.codepoint), info.cluster, place.x_advance, place.y_offset]
+        for info, place in glyphs
+    )]
 "#;
 const RUN_EXAMPLES: &str = "[serialized(), packed(), parsed(), validated(), shaped()]";
 
 fn expected() -> Value {
-    let user = "User(id=123, name='John Doe', signup_ts=datetime.datetime(2017, 6, 1, 12, 22), \
-                friends=[1, 2, 3])";
+    let user = "id=123 name='John Doe' signup_ts=datetime.datetime(2017, 6, 1, 12, 22) \
+                friends=[1, 2, 3]";
     json!([
         [
             r#"{"name":"alice","groups":["admin"],"email":null}"#,
-            true,
+            "User(name='alice', groups={'admin'}, email=None)",
             "Expected `str`, got `int` - at `$.groups[0]`"
         ],
-        ["93010203", [1, 2, 3], "msgpack._cmsgpack"],
-        { "int": 1, "float": 1.2, "str": "hello" },
-        [user, "int_parsing"],
-        ["Latn", [0, 0, 0, 0, 0]],
+        [
+            "93010203",
+            [1, 2, 3],
+            "msgpack._cmsgpack",
+            4950,
+            true,
+            "[b'spam', b'eggs']",
+            "ExtType(code=42, data=b'xyzzy')"
+        ],
+        [
+            { "name": "John", "age": 30 },
+            { "foo": 2 },
+            { "name": "John", "age": 30 },
+            { "name": "John", "age": 30, "city": "New Yor" },
+            "EOF while parsing a string at line 1 column 44",
+            "Detected duplicate key \"foo\" at line 1 column 18"
+        ],
+        [user, 123, "int_parsing"],
+        ["Latn", ["gid1", 0, 600, 0], ["gid0", 1, 500, 0]],
     ])
 }
+
+/// Uses clients of language models: with one another, and without the network that they need.
+const CLIENTS: &str = r#"
+import asyncio, anthropic, mcp, mcp.server, openai
+
+def served():
+    server = mcp.server.MCPServer("Demo")
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        "Add two numbers."
+        return a + b
+    async def main():
+        async with mcp.Client(server) as client:
+            return (await client.call_tool("add", {"a": 1, "b": 2})).structured_content
+    return asyncio.run(main())
+
+def why(error):
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__
+    return str(error)
+
+def refused():
+    messages, reasons = [{"role": "user", "content": "hi"}], []
+    def ask(kind, **options):
+        return kind(api_key="x", max_retries=0, **options)
+    try:
+        ask(openai.OpenAI).chat.completions.create(model="m", messages=messages)
+    except openai.APIConnectionError as error:
+        reasons.append(why(error))
+    try:
+        ask(anthropic.Anthropic).messages.create(model="m", max_tokens=9, messages=messages)
+    except anthropic.APIConnectionError as error:
+        reasons.append(why(error))
+    async def later():
+        await ask(openai.AsyncOpenAI).chat.completions.create(model="m", messages=messages)
+    try:
+        asyncio.run(later())
+    except openai.APIConnectionError as error:
+        reasons.append(why(error))
+    return reasons
+"#;
 
 /// Makes objects of the wheels' types, which a later turn uses.
 const OBJECTS: &str = "\
@@ -179,6 +277,25 @@ fn wheels_with_machine_code_do_what_their_documentation_says() {
     assert!(
         ["jiter", "msgpack", "msgspec", "pydantic_core", "uharfbuzz"].into_iter().all(of_wheel)
     );
+}
+
+#[test]
+fn clients_of_language_models_are_imported_and_say_what_they_lack() {
+    let Some((image, _)) = &*WHEELS else { return };
+    let mut interpreter = image.start().unwrap();
+    assert!(run(&mut interpreter, CLIENTS).0.is_success());
+    assert_eq!(value(&run(&mut interpreter, "served()").0), json!({ "result": 3 }));
+    let reasons = value(&run(&mut interpreter, "refused()").0);
+    let reasons = reasons.as_array().unwrap();
+    let is_clear = |reason: &Value| reason.as_str().unwrap().contains("the sandbox has no network");
+    assert!(reasons.len() == 3 && reasons.iter().all(is_clear), "{reasons:?}");
+    // Its machine code is for other machines.
+    let (mut outcome, _) = run(&mut interpreter, "import _cffi_backend");
+    outcome.word_for(Interface::Library);
+    let Verdict::Raised(exception) = outcome.verdict else { panic!("{outcome:?}") };
+    let expected =
+        "`_cffi_backend` is machine code of cffi 2.1.1, which has no wheel for this build.";
+    assert!(exception.traceback.contains(expected), "{}", exception.traceback);
 }
 
 #[test]

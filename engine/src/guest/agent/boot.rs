@@ -23,8 +23,8 @@ pub(super) const FILES: [(&str, &str); 19] = files! {
 
 /// Modules that run only when a program first needs them. Those of `stand_ins` stand for modules of
 /// the standard library that a build may lack.
-pub(super) const LATE_FILES: [(&str, &str); 39] = files! {
-    "_hidden" "_stdin" "_loop" "_network" "_sockets" "_archives" "_threads" "_hashes" "_arrays" "_integers"
+pub(super) const LATE_FILES: [(&str, &str); 40] = files! {
+    "_hidden" "_stdin" "_loop" "_network" "_sockets" "_tls" "_archives" "_threads" "_hashes" "_arrays" "_integers"
     "_jpeg" "_pytest" "_tagged" "_signals" "_processes" "_mmap" "_subprocess" "_shell" "_shell_grammar"
     "_shell_streams" "_shell_words" "_shell_builtins" "_shell_commands" "_shell_find" "_shell_grep" "_shell_texts"
     "_shell_sed" "_shell_awk" "_shell_awk_grammar" "_shell_archives"

@@ -18,7 +18,7 @@ import unittest.mock
 import warnings
 import weakref
 
-from hatchery import _agent, _compile, _describe, _image, _streams, _values, _warnings
+from hatchery import _agent, _compile, _describe, _image, _packages, _streams, _values, _warnings
 from hatchery._agent import Agent
 from hatchery._wire import FETCH, HAS_STDIN, HELLO, LAST, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
 from hatchery._wire import TAKES_ALL_INTEGERS, encode_json, reply_frame
@@ -280,6 +280,23 @@ class AgentTest(AgentCase):
                 reply = self.run_program(source)
                 self.assertIn(expected, reply["advice"]["text"])
                 self.assertNotIn(expected, reply["message"] + reply["traceback"])
+
+    def test_machine_code_that_a_wheel_lacks_here_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(_packages, "_SITE", folder):
+            os.mkdir(f"{folder}/fast-1.2.dist-info")
+            with open(f"{folder}/fast-1.2.dist-info/RECORD", "w") as file:
+                file.write("_other.abi3.so,,\nfast/__init__.py,,\nfast/_inner.cpython-314-x86_64-linux-gnu.so,sha256=x,9\n")
+            said = "`{}` is machine code of fast 1.2, which has no wheel for this build."
+            for source, name in [
+                ("raise ModuleNotFoundError(name='fast._inner')", "fast._inner"),
+                ("raise ModuleNotFoundError(name='_other')", "_other"),
+                ("e = ImportError(name='fast')\ne.name_from = '_inner'\nraise e", "fast._inner"),
+            ]:
+                with self.subTest(source):
+                    self.assertEqual({"text": said.format(name)}, self.run_program(source)["advice"])
+            self.assertEqual("package", self.run_program("import fast2")["advice"]["remedy"])
+            with open(f"{folder}/_other.abi3.so", "w"):
+                self.assertEqual("package", self.run_program("import _other")["advice"]["remedy"])
 
     def test_advice_names_the_remedy_that_the_host_puts_into_words(self):
         for source, remedy in [

@@ -13,7 +13,7 @@ import unittest
 
 from network_double import URLS, network
 
-CLIENTS = pathlib.Path(__file__).parents[4] / "cli/tests/clients"
+CLIENTS = pathlib.Path(__file__).parents[4] / "tests/all/clients"
 
 
 @unittest.skipUnless(sys.platform == "linux", "the double's sockets are Linux's")

@@ -103,6 +103,25 @@ ROWS = {
         ("blake3(b'', key=b'1')", 'ValueError: expected a 32-byte key, found 1'),
         ("blake3('x')", "TypeError: a bytes-like object is required, not 'str'"),
     ),
+    'rpds': (
+        ("(HashTrieMap(a=1).insert('a', 2), HashTrieMap({1: 2}).keys(), HashTrieMap({1: 2}).values(), HashTrieMap({1: 2}).items())", "(HashTrieMap({'a': 2}), keys_view({1}), values_view([2]), items_view([(1, 2)]))"),
+        ("HashTrieMap([('a', 1)]).remove('b')", "KeyError: 'b'"),
+        ("HashTrieMap({'a': 1}).discard('b') == HashTrieMap(a=1)", 'True'),
+        ("HashTrieMap.convert({1: 2}).update({1: 3}, b=4).get('b')", '4'),
+        ('hash(HashTrieMap(a=[]))', "TypeError: Unhashable type in HashTrieMap of key 'a': []"),
+        ("sorted(HashTrieMap(a=1).keys() | {'b'})", "['a', 'b']"),
+        ('HashTrieSet([1]) | HashTrieSet([1])', 'HashTrieSet({1})'),
+        ('HashTrieSet([1, 2]) >= {1}', 'True'),
+        ('HashTrieSet([1]).remove(2)', 'KeyError: 2'),
+        ('(List(1, 2).push_front(0), List([1, 2]).rest.first, list(reversed(List([1, 2]))))', '(List([0, 1, 2]), 2, [2, 1])'),
+        ('List().first', 'IndexError: empty list has no first element'),
+        ('List({1})', "TypeError: 'set' object is not reversible"),
+        ('(Stack(1, 2).push(3), Stack([1, 2]).peek(), list(Stack([1, 2])))', '(Stack([1, 2, 3]), 2, [2, 1])'),
+        ('Stack().pop()', 'IndexError: popped an empty stack'),
+        ('(Queue(1, 2).enqueue(3).dequeue(), Queue().is_empty())', '(Queue([2, 3]), True)'),
+        ('hash(List(1, []))', 'TypeError: Unhashable type at 1 element in List: []'),
+        ('Queue().peek()', 'IndexError: peeked an empty queue'),
+    ),
 }
 # AES by the key 0, 1, 2 …, in hexadecimal: key bytes, mode, number of bytes 7, and the result.
 CIPHERS = (

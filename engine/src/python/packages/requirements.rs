@@ -27,7 +27,7 @@ const FOLDER: &str = "packages";
 /// The sealed packages of one requirements file.
 const PACKED: &str = "packed";
 /// Changes whenever pip is called or packages are kept differently.
-const SETTINGS: &str = "wheels 4";
+const SETTINGS: &str = "wheels 5";
 /// The name of the file with the common packages.
 const COMMON: &str = "common.txt";
 /// The longest requirements file, in bytes.
@@ -47,12 +47,13 @@ const OPTIONS: [&str; 9] = [
     "--trusted-host",
 ];
 
-/// The options by which pip takes pure wheels; and others, for a machine for which there are some, or
-/// for a build that links them.
+/// The options by which pip takes pure wheels; and others, for a machine for which there are some; and
+/// the machines for which the newest packages have some.
 const PURE: &str = "--platform any --implementation py --abi none";
 const NATIVE: &str = "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 \
                       --implementation cp --abi cp312 --abi abi3 --abi none";
-const LINKABLE: &str = "--implementation cp --abi abi3 --abi none";
+const MACHINES: &str = "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64";
+const FOR_CPYTHON: &str = "--abi abi3 --abi none --implementation cp";
 /// The Python for which those of `NATIVE` have machine code. The rest of them is for any that they
 /// allow.
 const NATIVE_PYTHON: &str = "3.12";
@@ -135,26 +136,60 @@ impl Wheels {
         let (unfinished, wheels) =
             (UnfinishedFolder::new_in(parent)?, UnfinishedFolder::new_in(parent)?);
         let list = path.unwrap_or(Path::new(COMMON));
+        let place = wheels.path().join(COMMON);
+        let failed = |cause| match path {
+            Some(path) => PackageError::Pip(path.to_owned(), cause),
+            None => PackageError::PipCommon(cause),
+        };
+        // Returns the paths of all that have been fetched.
+        let download = |part: &str, kinds: &str, version: &str| {
+            fs::write(&place, part).map_err(|source| CacheError::io("write", &place, source))?;
+            let kinds = kinds.split(' ').chain(["--python-version", version]).map(str::to_owned);
+            let links =
+                self.index.folder.iter().map(|folder| folder.to_string_lossy().into_owned());
+            let links = links.flat_map(|folder| ["--find-links".to_owned(), folder]);
+            let kinds: Vec<_> = kinds.chain(links).collect();
+            Ok::<_, CacheError>(pip::download(&place, list.parent(), wheels.path(), &kinds))
+        };
+        let version = self.target.series();
+        let (options, mut packages) = split(&self.lines);
+        let joined = |packages: &[String]| [&options[..], packages].concat().join("\n");
         let mut paths = Vec::new();
-        for has_machine_code in [false, true] {
-            let is_linked =
-                has_machine_code && path.is_some() && !self.target.machine_code().is_empty();
-            for part in parts(&self.lines, has_machine_code, is_linked) {
-                let place = wheels.path().join(COMMON);
-                fs::write(&place, part)
-                    .map_err(|source| CacheError::io("write", &place, source))?;
-                let download =
-                    |kinds: &[String]| pip::download(&place, list.parent(), wheels.path(), kinds);
-                let fetched = match is_linked {
-                    // Machine code that can be linked needn't be left out.
-                    true => download(&self.kinds(false)).or_else(|_| download(&self.kinds(true))),
-                    false => download(&self.kinds(has_machine_code)),
-                };
-                // Each time, all that are in the folder.
-                paths = fetched.map_err(|cause| match path {
-                    Some(path) => PackageError::Pip(path.to_owned(), cause),
-                    None => PackageError::PipCommon(cause),
-                })?;
+        match self.target.machine_code() {
+            _ if packages.is_empty() => {}
+            platforms if path.is_none() || platforms.is_empty() => {
+                let (native, pure): (Vec<_>, Vec<_>) =
+                    packages.into_iter().partition(|line| stand_ins::find(name_of(line)).is_some());
+                for (part, kinds, version) in
+                    [(pure, PURE, version.as_str()), (native, NATIVE, NATIVE_PYTHON)]
+                {
+                    if !part.is_empty() {
+                        paths = download(&joined(&part), kinds, version)?.map_err(failed)?;
+                    }
+                }
+            }
+            platforms => {
+                let own = format!("--abi cp{} {FOR_CPYTHON}", version.replace('.', ""));
+                let linkable = format!("--platform {} {own}", platforms.join(" --platform "));
+                while !packages.is_empty() {
+                    let cause = match download(&joined(&packages), &linkable, &version)? {
+                        Ok(all) => {
+                            paths = all;
+                            break;
+                        }
+                        Err(cause) => cause,
+                    };
+                    // pip names one that has no such wheel, whose machine code is then left out.
+                    let said = cause.to_string();
+                    let lacking = packages.iter().position(|line| is_named(&said, name_of(line)));
+                    let Some(lacking) = lacking else { return Err(failed(cause)) };
+                    let one = joined(&[packages.remove(lacking)]);
+                    let fetched = match download(&one, &format!("{MACHINES} {own}"), &version)? {
+                        Err(_) => download(&one, NATIVE, NATIVE_PYTHON)?,
+                        fetched => fetched,
+                    };
+                    paths = fetched.map_err(failed)?;
+                }
             }
         }
         paths.sort_unstable();
@@ -183,38 +218,23 @@ impl Wheels {
         unfinished.finish(&self.folder)?;
         Ok(self.cached().unwrap_or(packages))
     }
-
-    /// Returns the options by which pip takes wheels for any machine with this Python and those that
-    /// can be linked, or those whose machine code is left out.
-    fn kinds(&self, has_machine_code: bool) -> Vec<String> {
-        let version = self.target.series();
-        let own = format!("cp{}", version.replace('.', ""));
-        let (kinds, version) = match (has_machine_code, self.target.machine_code()) {
-            (true, _) => (NATIVE.to_owned(), NATIVE_PYTHON),
-            (false, []) => (PURE.to_owned(), version.as_str()),
-            (false, platforms) => {
-                let platforms = platforms.join(" --platform ");
-                (format!("--platform {platforms} {LINKABLE} --abi {own}"), version.as_str())
-            }
-        };
-        let kinds = kinds.split(' ').chain(["--python-version", version]).map(str::to_owned);
-        let links = self.index.folder.iter().map(|folder| folder.to_string_lossy().into_owned());
-        kinds.chain(links.flat_map(|folder| ["--find-links".to_owned(), folder])).collect()
-    }
 }
 
-/// Returns the options of a requirements file with those of its packages whose machine code is left
-/// out, or with the others; with each of them alone, if that is asked for.
-fn parts(lines: &[(usize, String)], has_machine_code: bool, is_alone: bool) -> Vec<String> {
-    let (options, packages): (Vec<_>, Vec<_>) = lines
-        .iter()
-        .map(|(_, line)| line.clone())
+/// Returns the options of a requirements file, and its packages.
+fn split(lines: &[(usize, String)]) -> (Vec<String>, Vec<String>) {
+    let lines = lines.iter().map(|(_, line)| line.clone());
+    lines
         .filter(|line| !line.trim().is_empty())
-        .partition(|line| line.trim_start().starts_with('-'));
-    let is_part = |line: &String| stand_ins::find(name_of(line)).is_some() == has_machine_code;
-    let packages: Vec<_> = packages.into_iter().filter(is_part).collect();
-    let size = if is_alone { 1 } else { packages.len().max(1) };
-    packages.chunks(size).map(|chunk| [&options[..], chunk].concat().join("\n")).collect()
+        .partition(|line| line.trim_start().starts_with('-'))
+}
+
+/// Returns whether pip's message is about a package, of which it names the version, too.
+fn is_named(said: &str, name: &str) -> bool {
+    let is_end = |c: char| c.is_whitespace() || "=[".contains(c);
+    said.match_indices(name).any(|(at, _)| {
+        said[..at].chars().next_back().is_none_or(char::is_whitespace)
+            && said[at + name.len()..].starts_with(is_end)
+    })
 }
 
 /// Adds every SHA-256 in the logical lines of a requirements file; else returns the first invalid
@@ -368,17 +388,22 @@ mod tests {
     }
 
     #[test]
-    fn packages_with_machine_code_are_fetched_apart_with_the_same_options() {
-        let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y\norjson==3";
-        let parts = |text, has_machine_code, is_alone| {
-            parts(&logical_lines(text).unwrap(), has_machine_code, is_alone)
-        };
-        assert_eq!(parts(text, false, false), ["-f wheels \none==1   --hash=x"]);
-        let both = "-f wheels \nMsgPack==2 --hash=y\norjson==3";
-        assert_eq!(parts(text, true, false), [both]);
-        let apart = ["-f wheels \nMsgPack==2 --hash=y", "-f wheels \norjson==3"];
-        assert_eq!(parts(text, true, true), apart);
-        assert!(parts("-f wheels\none==1", true, false).is_empty());
+    fn options_and_packages_are_told_apart() {
+        let text = "-f wheels # near\n\none==1 \\\n --hash=x\nMsgPack==2 --hash=y";
+        let (options, packages) = split(&logical_lines(text).unwrap());
+        assert_eq!(options, ["-f wheels "]);
+        assert_eq!(packages, ["one==1   --hash=x", "MsgPack==2 --hash=y"]);
+    }
+
+    #[test]
+    fn a_package_that_pip_lacks_is_found_in_its_message() {
+        let said = "exit status: 1; ERROR: No matching distribution found for rpds-py==1.0";
+        assert!(is_named(said, "rpds-py"));
+        for name in ["py", "rpds", "rpds-py-x", "1.0", "cffi"] {
+            assert!(!is_named(said, name), "{name}");
+        }
+        assert!(is_named("satisfies the requirement one[all]==2 (from versions: none)", "one"));
+        assert!(is_named("one==2 from https://x.test/one-2.whl", "one"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::places::COMMON_PACKAGES;
 pub(super) type StandIns = &'static [(&'static str, &'static str)];
 
 /// The packages by their names. All of them are among the common packages.
-pub(super) const PACKAGES: [(&str, StandIns); 9] = [
+pub(super) const PACKAGES: [(&str, StandIns); 10] = [
     ("blake3", &[("blake3/blake3.py", include_str!("stand_ins/blake3.py"))]),
     (
         "cryptography",
@@ -31,6 +31,7 @@ pub(super) const PACKAGES: [(&str, StandIns); 9] = [
         ],
     ),
     ("rapidfuzz", &[]),
+    ("rpds-py", &[("rpds/rpds.py", include_str!("stand_ins/rpds.py"))]),
     ("tornado", &[]),
     ("ujson", &[("ujson.py", include_str!("stand_ins/ujson.py"))]),
 ];

@@ -41,8 +41,14 @@ pub(super) fn read(
         bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
     })?;
     let is_linkable = name.is_linkable(target);
+    // pip found no other wheel of it.
+    let is_last =
+        !target.machine_code().is_empty() && matches!(origin, PackageOrigin::Requirements(_));
     let stand_ins = match name.check(path, target) {
         _ if is_linkable => None,
+        Err(PackageError::Native { .. }) if is_last && stand_ins::find(name.name).is_none() => {
+            Some(&[][..])
+        }
         Err(refusal @ PackageError::Native { .. }) => {
             Some(stand_ins::of_wheel(path, name.name, name.version, refusal)?)
         }
@@ -58,6 +64,7 @@ pub(super) fn read(
     }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path, is_linkable);
+    collector.may_be_empty = stand_ins.is_some();
     collect(&mut collector, &mut archive, stand_ins)?;
     for (place, source) in stand_ins.into_iter().flatten() {
         if !collector.files.contains_key(*place) {
@@ -118,6 +125,15 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Returns whether the name is that of a wheel whose machine code is missing in an image.
+pub(super) fn lacks_machine_code(file_name: &str) -> bool {
+    WheelName::parse(file_name).is_some_and(|name| {
+        let fitting = ["any", "pyemscripten_", "pyodide_", "emscripten_"];
+        let is_for = |platform: &str| fitting.iter().any(|kind| platform.starts_with(kind));
+        !name.platform.split('.').any(is_for) && stand_ins::find(name.name).is_none()
+    })
 }
 
 /// The parts of a wheel's name that matter here.

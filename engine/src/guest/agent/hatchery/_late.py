@@ -20,9 +20,11 @@ ADAPTED = {
     "_socket": "hatchery._sockets",
     "select": "hatchery._sockets",
     "socket": "hatchery._network",
+    "ssl": "hatchery._tls",
     "tarfile": "hatchery._archives",
     "tqdm.std": "hatchery._threads",
     "matplotlib": "hatchery._threads",
+    "anyio._backends._asyncio": "hatchery._threads",
     "PIL.JpegImagePlugin": "hatchery._jpeg",
     "_pytest.faulthandler": "hatchery._pytest",
     "zipfile": "hatchery._archives",
@@ -143,6 +145,10 @@ def install(codes):
     """Lets imports find these modules, which are given as code by name."""
     sys.meta_path.insert(0, LateFinder(codes))
     sys.meta_path.append(CodeFinder(codes, STAND_INS))
+    if sys.platform == "emscripten":
+        # Pyodide's own `_ssl` does no TLS.
+        name = f"{STAND_INS}_ssl"
+        sys.meta_path.insert(1, CodeFinder({name: codes[name]}, STAND_INS))
     for name in ("signal", "warnings"):  # CPython itself may have imported them
         if name in sys.modules:
             adapt(sys.modules[name])

@@ -80,6 +80,19 @@ class HostLoop(selector_events.BaseSelectorEventLoop):
     async def getnameinfo(self, sockaddr, flags=0):
         return socket.getnameinfo(sockaddr, flags)
 
+    def run_in_executor(self, executor, func, *args):
+        if executor is not None or hatchery._has_threads or self._default_executor is not None:
+            return super().run_in_executor(executor, func, *args)
+        # As Pyodide's own loop does: `asyncio.to_thread` works, and the others wait for it.
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
     def catch_up(self):
         """Runs tasks as far as possible without waiting, as if they had run in the background."""
         for _ in range(MOST_STEPS):

@@ -46,7 +46,8 @@ _OF_THE_NETWORK = frozenset(
 )
 # Parts of CPython's source that the documentation of its library doesn't cover.
 _OF_CPYTHON = ("test", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testbuffer", "_xxtestfuzz")
-# Where the build keeps the files of its packages.
+# Where the packages of the image are, and where the build keeps its own.
+_SITE = "/hatchery-packages"
 _LIBRARY = "/usr/local/lib/python315.zip/"
 _MOST_PATH = 400
 _PAGE = "The page docs/python-build.md lists what the build has"
@@ -99,9 +100,13 @@ def _advice_on_import(error):
     for _ in range(_MOST_CAUSES):
         kind = type(error)
         if kind is ModuleNotFoundError:
-            return _advice_on_module(error.name)
+            return _advice_on_wheel(error.name) or _advice_on_module(error.name)
         if not issubclass(kind, ImportError):
             break
+        # `from . import _speedups` names both.
+        advice = _advice_on_wheel(f"{error.name}.{getattr(error, 'name_from', '')}") if kind is ImportError else None
+        if advice is not None:
+            return advice
         # Libraries use their own words: `raise ImportError("Missing optional …") from error`.
         error = BaseException.__dict__["__cause__"].__get__(error)
     return None
@@ -168,6 +173,27 @@ def _advice_on_build(error):
     elif type(error).__module__ == "sqlite3" and text == "database is locked":
         text = "Another connection of this program holds the lock: end its transaction or its query first."
         return {"text": f"{text} No other thread runs while it waits."}
+    return None
+
+
+def _advice_on_wheel(name):
+    """Explains a module that is machine code of a wheel whose Python alone is in the image."""
+    import os
+
+    if type(name) is not str or len(name) > _MOST_CHARACTERS or not os.path.isdir(_SITE):
+        return None
+    # The wheel's list of its files still has it.
+    beginning = f"\n{name.replace('.', '/')}."
+    for wheel in os.listdir(_SITE):
+        record = f"{_SITE}/{wheel}/RECORD"
+        if not wheel.endswith(".dist-info") or not os.path.isfile(record):
+            continue
+        with open(record, encoding="utf-8") as file:
+            _, found, rest = f"\n{file.read()}".partition(beginning)
+        ending = rest.partition(",")[0]
+        if found and ending.endswith("so") and not os.path.exists(f"{_SITE}/{found[1:]}{ending}"):
+            package = wheel.removesuffix(".dist-info").replace("-", " ")
+            return {"text": f"`{name}` is machine code of {package}, which has no wheel for this build."}
     return None
 
 

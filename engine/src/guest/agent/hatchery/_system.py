@@ -326,6 +326,8 @@ FAILING = {
     ),
     "concurrent.futures.process": ("ProcessPoolExecutor", "__init__"),
 }
+# The modules that have the transports of clients of HTTP where there is JavaScript, by client.
+FETCHING = {"httpx": "httpx._transports.jsfetch", "httpx2": "httpx2_jsfetch"}
 
 
 def adapt(module):
@@ -391,6 +393,17 @@ def without_javascript():
     # With it, urllib3 would ask JavaScript instead of the module `socket`.
     module = sys.modules["urllib3.contrib.emscripten"] = type(sys)("urllib3.contrib.emscripten")
     module.inject_into_urllib3 = answer(None)
+    for client, name in FETCHING.items():
+        module = sys.modules[name] = type(sys)(name)
+        module.__getattr__ = functools.partial(by_sockets, client)
+
+
+def by_sockets(client, name):
+    """Returns a client's transport over sockets in place of one that asks JavaScript."""
+    if "JavascriptFetch" not in name:
+        raise AttributeError(name)
+    transports = __import__(f"{client}._transports.default", fromlist=["default"])
+    return getattr(transports, name.replace("JavascriptFetch", "HTTP"))
 
 
 def adapt_ctypes(module):

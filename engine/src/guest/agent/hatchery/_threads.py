@@ -1,4 +1,6 @@
-"""Adapts libraries that would warn in each program of what they can't do here."""
+"""Adapts libraries that would warn in each program of what they can't do here, or need threads for no reason."""
+
+import hatchery
 
 # What matplotlib warns of where nothing can be written.
 UNSAVED = "Could not save font_manager cache"
@@ -20,4 +22,17 @@ def adapt_matplotlib(module):
         fonts.addFilter(lambda record: not str(record.msg).startswith(UNSAVED))
 
 
-ADAPT = {"tqdm.std": adapt_tqdm, "matplotlib": adapt_matplotlib}
+def adapt_anyio(module):
+    """Lets functions for other threads run where there are none, as those of asyncio do."""
+    backend = getattr(module, "AsyncIOBackend", None)
+    if hatchery._has_threads or backend is None:
+        return
+
+    async def run_sync_in_worker_thread(cls, func, args, abandon_on_cancel=False, limiter=None):
+        await cls.checkpoint()
+        return func(*args)
+
+    backend.run_sync_in_worker_thread = classmethod(run_sync_in_worker_thread)
+
+
+ADAPT = {"tqdm.std": adapt_tqdm, "matplotlib": adapt_matplotlib, "anyio._backends._asyncio": adapt_anyio}
