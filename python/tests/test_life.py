@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from hatchery_sandbox import ConnectionLostError, Pool, PoolClosedError, StartError
+from hatchery_sandbox import ConnectionLostError, Pool, PoolClosedError, StartError, _config
 
 REPETITIONS = int(os.environ.get("HATCHERY_REPETITIONS", "2"))
 ENDLESS = "while True: pass"
@@ -248,6 +248,14 @@ def test_a_fork_while_jobs_run_hurts_neither(pool, repetition):
     assert [future.result().value for future in futures] == list(range(200))
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_build_is_a_path_or_the_name_of_one_that_is_fetched(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert _config.build("a.wasm") == str(tmp_path / "a.wasm")
+    assert _config.build("pyodide") == "pyodide"
+    (tmp_path / "pyodide").mkdir()
+    assert _config.build("pyodide") == str(tmp_path / "pyodide")
 
 
 def test_a_pickled_pool_is_its_configuration(pool):

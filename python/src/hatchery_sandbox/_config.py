@@ -177,3 +177,9 @@ def paths(given: Sequence[str | PathLike] | str | PathLike) -> tuple[str, ...]:
     """Returns one path or several as absolute ones, so that they mean the same in any folder."""
     several = [given] if isinstance(given, (str, os.PathLike)) else given
     return tuple(os.path.abspath(os.fspath(path)) for path in several)
+
+
+def build(given: str | PathLike) -> str:
+    """Returns a build's path as an absolute one, or the name of one that is fetched."""
+    name = os.fspath(given)
+    return name if name == "pyodide" and not os.path.exists(name) else os.path.abspath(name)

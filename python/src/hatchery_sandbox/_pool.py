@@ -86,7 +86,8 @@ class Pool:
             limits: Other limits of programs.
             functions: Functions of this process that programs can call.
             python: The default Python build: a WebAssembly file with its library beside it, their
-                folder, or a wheel with one. Default: the build that Hatchery fetches.
+                folder, a wheel with one, or `pyodide`, CPython 3.14 from npm. Default: the build
+                that Hatchery fetches.
             pythons: Further builds, by the names with which jobs and sessions ask for them.
             binary: The path of the binary `hatchery`. Default: that of `HATCHERY_BINARY`, of the
                 runtime's wheel, or on the PATH.
@@ -118,9 +119,9 @@ class Pool:
                 package_index=None if package_index is None else os.path.abspath(package_index),
                 timeout=timeout,
                 limits=limits,
-                python=None if python is None else os.path.abspath(python),
+                python=None if python is None else _config.build(python),
                 pythons=tuple(
-                    (name, os.path.abspath(path)) for name, path in (pythons or {}).items()
+                    (name, _config.build(path)) for name, path in (pythons or {}).items()
                 ),
                 binary=None if binary is None else os.fspath(binary),
                 isolation=isolation,
