@@ -304,7 +304,8 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
         let engine = Engine::load_with(&EngineConfig::from_env(), &progress, |target| {
             if let Some(path) = requirements() {
                 let cache = CacheDir::open(None)?;
-                spec.packages = Package::from_requirements(&cache, &path, target, &Silent)?;
+                let packages = Package::from_requirements(&cache, &path, target, &Silent);
+                spec.packages = packages.expect("pip fetches them");
             }
             Ok::<_, EngineError>(spec.packages.clone())
         });
