@@ -10,16 +10,20 @@
 //!
 //! With `HATCHERY_ISOLATION=process` and a helper in `HATCHERY_HELPER`, interpreters are processes,
 //! and theirs is measured, too.
+//!
+//! `HATCHERY_PYTHON` names another build. `HATCHERY_SOAK_REQUIREMENTS` names a requirements file with
+//! pydantic, which the image then has imported, and which half of the jobs use.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Afterwards, Engine, EngineConfig, Image, ImageSpec, LimitKind, Limits, Outcome, Program,
-    ProgressSink, SandboxFailure, Silent, StartError, Verdict,
+    Afterwards, CacheDir, Engine, EngineConfig, EngineError, Image, ImageSpec, LimitKind, Limits,
+    Outcome, Package, Program, ProgressSink, SandboxFailure, Setup, Silent, StartError, Verdict,
 };
 use pool::{
     BuildId, Builds, Interpreter, InterpreterSource, JobId, PackedBytes, PoolConfig, SessionId,
@@ -42,6 +46,9 @@ const SESSIONS: usize = 8;
 const DIES: &str = "# dies\nx = 1";
 /// The thread panics after the first run of the job.
 const DIES_ONCE: &str = "# dies once\n'alive'";
+/// Its first model imports most of pydantic.
+const WITH_PYDANTIC: &str =
+    "from pydantic import BaseModel\nclass First(BaseModel):\n    x: int\ndel First";
 const DEATH: &str = "the soak test ends this worker";
 
 /// An image whose interpreters kill their thread when told to.
@@ -112,6 +119,8 @@ impl Interpreter for MortalInterpreter {
 enum Kind {
     /// Returns a value that no other job returns.
     Plain(u64),
+    /// The same, validated by pydantic.
+    Validated(u64),
     /// A turn of a session: the value is the number of its turns.
     Turn {
         session: usize,
@@ -133,7 +142,12 @@ enum Kind {
 
 impl Kind {
     /// Five in a hundred are hostile.
-    fn by_chance(dice: &mut Dice, number: u64, turns: &mut [u64; SESSIONS]) -> Self {
+    fn by_chance(
+        dice: &mut Dice,
+        number: u64,
+        turns: &mut [u64; SESSIONS],
+        has_pydantic: bool,
+    ) -> Self {
         match dice.below(1_000) {
             0..8 => Self::Loops,
             8..15 => Self::Exits,
@@ -150,6 +164,7 @@ impl Kind {
                 turns[session] += 1;
                 Self::Turn { session, turn: turns[session] }
             }
+            230..650 if has_pydantic => Self::Validated(number),
             _ => Self::Plain(number),
         }
     }
@@ -159,6 +174,18 @@ impl Kind {
         let (source, limits) = match self {
             Self::Plain(number) | Self::Dropped(number) => {
                 (format!("x = {number}\nx * 2"), Limits::default())
+            }
+            Self::Validated(number) => {
+                let source = format!(
+                    "from pydantic import BaseModel, ValidationError\n\
+                     class Model(BaseModel):\n    x: int\n    names: list[str] = []\n\
+                     try: Model(x='no')\n\
+                     except ValidationError as error: count = error.error_count()\n\
+                     model = Model(x='{number}', names=['a'] * 100)\n\
+                     again = Model.model_validate_json(model.model_dump_json())\n\
+                     (model.x + again.x) * count * (model == again)"
+                );
+                (source, Limits::default())
             }
             Self::Turn { .. } => {
                 let turn = "turns = globals().get('turns', 0) + 1\nturns";
@@ -202,7 +229,14 @@ impl Kind {
     }
 
     fn is_hostile(self) -> bool {
-        !matches!(self, Self::Plain(_) | Self::Turn { .. } | Self::Cancelled | Self::Dropped(_))
+        !matches!(
+            self,
+            Self::Plain(_)
+                | Self::Validated(_)
+                | Self::Turn { .. }
+                | Self::Cancelled
+                | Self::Dropped(_)
+        )
     }
 
     fn check(self, outcome: &Outcome) {
@@ -219,7 +253,7 @@ impl Kind {
             _ => false,
         };
         let is_right = match self {
-            Self::Plain(number) => gives(2 * number),
+            Self::Plain(number) | Self::Validated(number) => gives(2 * number),
             Self::Turn { turn, .. } => gives(turn),
             Self::Cancelled => outcome.verdict == Verdict::Cancelled,
             Self::Dropped(_) => unreachable!("nobody has its outcome"),
@@ -239,22 +273,16 @@ impl Kind {
 }
 
 /// Returns the image, or processes on it if the environment asks for them.
-fn isolated(image: Image) -> Box<dyn InterpreterSource> {
+fn isolated(image: Image, spec: &ImageSpec) -> Box<dyn InterpreterSource> {
     if std::env::var_os("HATCHERY_ISOLATION").is_none_or(|isolation| isolation != "process") {
         return Box::new(image);
     }
-    let config = EngineConfig::from_env();
+    let packages = requirements().map(|path| serde_json::json!({ "Requirements": path }));
     // What `hatchery::be_helper` takes.
     let load = serde_json::json!({
-        "cache_dir": config.cache_dir,
-        "python": config.python,
-        "wheel": config.wheel,
-        "copy_on_write": config.copy_on_write,
-        "runs_per_instance": config.runs_per_instance,
-        "code_cache_bytes": config.code_cache_bytes,
-        "packages": [],
-        "preload": [],
-        "setup": null,
+        "config": EngineConfig::from_env(),
+        "image": spec,
+        "packages": Vec::from_iter(packages),
     });
     let helper = process::Helper::from_env();
     let load = load.to_string().into_bytes();
@@ -262,14 +290,28 @@ fn isolated(image: Image) -> Box<dyn InterpreterSource> {
     Box::new(ProcessSource::start(&image, &helper, load, false, memory_bytes).unwrap())
 }
 
+/// Returns the file with packages, if there is one.
+fn requirements() -> Option<PathBuf> {
+    std::env::var_os("HATCHERY_SOAK_REQUIREMENTS").map(PathBuf::from)
+}
+
 async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
     let loading = tokio::task::spawn_blocking(|| {
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        let engine = Engine::load(&EngineConfig::from_env(), &progress).unwrap();
-        Image::load_or_build(&engine, &ImageSpec::default(), &progress).unwrap()
+        let setup = requirements()
+            .map(|_| Setup { source: WITH_PYDANTIC.to_owned(), filename: "setup.py".to_owned() });
+        let mut spec = ImageSpec { setup, ..ImageSpec::default() };
+        let engine = Engine::load_with(&EngineConfig::from_env(), &progress, |target| {
+            if let Some(path) = requirements() {
+                let cache = CacheDir::open(None)?;
+                let packages = Package::from_requirements(&cache, &path, target, &Silent);
+                spec.packages = packages.expect("pip fetches them");
+            }
+            Ok::<_, EngineError>(spec.packages.clone())
+        });
+        isolated(Image::load_or_build(&engine.unwrap(), &spec, &progress).unwrap(), &spec)
     });
-    let image = loading.await.unwrap();
-    let source = tokio::task::spawn_blocking(|| isolated(image)).await.unwrap();
+    let source = loading.await.unwrap();
     let source = Mortal { source, died: Arc::default(), deaths: Arc::clone(deaths) };
     let config = SchedulerConfig {
         concurrent: 2,
@@ -359,6 +401,7 @@ async fn soak(jobs: u64) {
     }
     let sessions: [SessionId; SESSIONS] = sessions.try_into().unwrap();
     let mut dice = Dice(0x5eed);
+    let has_pydantic = requirements().is_some();
     let mut turns = [0; SESSIONS];
     let mut ids = HashSet::new();
     let mut followers = JoinSet::new();
@@ -366,7 +409,7 @@ async fn soak(jobs: u64) {
     let mut hostile = 0;
     let started = Instant::now();
     for number in 0..jobs {
-        let kind = Kind::by_chance(&mut dice, number, &mut turns);
+        let kind = Kind::by_chance(&mut dice, number, &mut turns, has_pydantic);
         hostile += u64::from(kind.is_hostile());
         let ticket = scheduler.submit(kind.request(&sessions)).await.unwrap();
         assert!(ids.insert(ticket.job_id()), "no id is used twice");

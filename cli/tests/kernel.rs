@@ -97,9 +97,8 @@ fn check(script: &str, options: &[&str], arguments: &[&Path]) {
     assert!(stdout.ends_with("all as expected\n"), "{stdout}{stderr}");
 }
 
-#[test]
-fn the_conformance_suite_of_jupyter() {
-    let Some(output) = run("conformance.py", &[], &[]) else { return };
+fn conforms(options: &[&str]) {
+    let Some(output) = run("conformance.py", options, &[]) else { return };
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     // Of 13 tests, the pager's alone doesn't apply.
@@ -107,8 +106,21 @@ fn the_conformance_suite_of_jupyter() {
 }
 
 #[test]
+fn the_conformance_suite_of_jupyter() {
+    conforms(&[]);
+}
+
+#[test]
 fn a_kernel_does_what_front_ends_expect() {
     check("behaviour.py", &[], &[]);
+}
+
+#[test]
+fn a_kernel_on_another_build_conforms_and_does_the_same() {
+    let Some(build) = test_support::found::pyodide() else { return };
+    let options = ["--python", build.to_str().unwrap()];
+    conforms(&options);
+    check("behaviour.py", &options, &[]);
 }
 
 #[test]

@@ -23,8 +23,7 @@ use crate::support::{Shared, builder, value};
 
 /// The builds beside the default one that are here, with their names and the minor versions.
 static OTHERS: LazyLock<Vec<(&str, PathBuf, u32)>> = LazyLock::new(|| {
-    let minor = |name| if name == "3.12" { 12 } else { 13 };
-    found::others().into_iter().map(|(name, path)| (name, path, minor(name))).collect()
+    found::others().into_iter().map(|(name, path)| (name, path, found::minor(name))).collect()
 });
 
 /// A pool of two workers with every build.

@@ -52,15 +52,19 @@ enum Expect {
     OfDefault(&'static Self),
     /// This, on a build without threads.
     OneThread(&'static Self),
+    /// The first, and the second where Emscripten's own library says something else.
+    Emscripten(&'static Self, &'static Self),
 }
 
 impl Expect {
     /// Returns what is expected where its needs are met, and these.
-    fn bare(self) -> (Self, Option<Need>) {
+    fn bare(self, is_emscripten: bool) -> (Self, Option<Need>) {
         match self {
             Self::Since(minor, &expected) => (expected, Some(Need::Since(minor))),
             Self::OfDefault(&expected) => (expected, Some(Need::Default)),
             Self::OneThread(&expected) => (expected, Some(Need::OneThread)),
+            Self::Emscripten(_, &expected) if is_emscripten => expected.bare(true),
+            Self::Emscripten(&expected, _) => expected.bare(false),
             expected => (expected, None),
         }
     }
@@ -145,7 +149,7 @@ fn hold(class: &str, attempts: &[Attempt], limits: &Limits) {
 fn failures(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) -> Vec<String> {
     let Suite { name, runtime, pool, build, surroundings } = suite;
     let is_compared = |(source, expected): &Attempt| {
-        let (_, need) = expected.bare();
+        let (_, need) = expected.bare(build.is_emscripten());
         build.has(source, need.as_slice())
     };
     let jobs = attempts.iter().flat_map(|attempt| {
@@ -158,7 +162,7 @@ fn failures(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) -
     let mut failures = Vec::new();
     let mut compared = 0;
     for (attempt, ended) in attempts.iter().zip(outcomes.chunks_exact(2)) {
-        let (source, (expected, _)) = (attempt.0, attempt.1.bare());
+        let (source, (expected, _)) = (attempt.0, attempt.1.bare(build.is_emscripten()));
         let is_compared = is_compared(attempt);
         compared += usize::from(is_compared);
         let is_held = if is_compared { is_met } else { is_contained };
@@ -231,9 +235,13 @@ fn is_met(expected: Expect, outcome: &Outcome) -> bool {
             Verdict::Completed { .. } | Verdict::Raised(_) | Verdict::Exited { .. },
         ) => outcome.limits_met.iter().any(|hit| hit.limit == kind),
         (Expect::Exits(code), Verdict::Exited { code: left_with, .. }) => code == *left_with,
-        (Expect::Since(..) | Expect::OfDefault(_) | Expect::OneThread(_), _) => {
-            unreachable!("it is bare")
-        }
+        (
+            Expect::Since(..)
+            | Expect::OfDefault(_)
+            | Expect::OneThread(_)
+            | Expect::Emscripten(..),
+            _,
+        ) => unreachable!("it is bare"),
         (Expect::Forged, Verdict::Tampered(what)) => what.to_string().contains("reply"),
         _ => false,
     }
@@ -264,7 +272,7 @@ fn imports_and_processes() {
 
 #[test]
 fn time() {
-    let is_endless = |attempt: &&Attempt| matches!(attempt.1.bare().0, Expect::Limit(_));
+    let is_endless = |attempt: &&Attempt| matches!(attempt.1.bare(false).0, Expect::Limit(_));
     let (endless, others): (Vec<Attempt>, Vec<Attempt>) =
         time::ATTEMPTS.iter().partition(is_endless);
     let short = Limits { wall_time: SHORT, ..limits() };

@@ -14,8 +14,7 @@ use crate::{hatchery, json_of, run, run_with_stdin, text};
 /// The builds beside the default one that are here, as arguments, with their minor versions.
 fn named() -> Vec<(&'static str, String, u32)> {
     let named = found::others().into_iter().map(|(name, path)| {
-        let minor = if name == "3.12" { 12 } else { 13 };
-        (name, format!("--python={name}={}", path.display()), minor)
+        (name, format!("--python={name}={}", path.display()), found::minor(name))
     });
     named.collect()
 }

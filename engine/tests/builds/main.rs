@@ -19,11 +19,8 @@ mod network;
 mod wheels;
 
 /// The builds beside the default one that are here, with their names.
-static OTHERS: LazyLock<Vec<(&str, Engine)>> = LazyLock::new(|| {
-    let pyodide = found::pyodide().map(|path| ("pyodide", path));
-    let others = found::others().into_iter().chain(pyodide);
-    others.map(|(name, path)| (name, load(path))).collect()
-});
+static OTHERS: LazyLock<Vec<(&str, Engine)>> =
+    LazyLock::new(|| found::others().into_iter().map(|(name, path)| (name, load(path))).collect());
 
 /// CPython 3.12 for WASI: one module with its library inside.
 static COMMAND: LazyLock<&Engine> = LazyLock::new(|| named("3.12").expect("it is fetched"));

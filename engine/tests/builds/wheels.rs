@@ -305,9 +305,18 @@ fn objects_of_wheels_live_on_in_forks_and_in_another_process() {
     assert!(run(&mut interpreter, OBJECTS).0.is_success());
     let state = interpreter.suspend().unwrap();
     let mut other = image.start().unwrap();
-    for _ in 0..3 {
+    let mut changed = Vec::new();
+    for number in 0..1_000 {
         other.resume(&state.fork()).unwrap();
-        assert_eq!(value(&run(&mut other, USE_OBJECTS).0), used());
+        assert_eq!(value(&run(&mut other, USE_OBJECTS).0), used(), "fork {number}");
+        let change = format!("kept[1] = Model(x='{number}'); kept[0].x = {number}");
+        assert!(run(&mut other, &change).0.is_success());
+        changed.push(other.suspend().unwrap());
+    }
+    for (number, state) in changed.iter().enumerate() {
+        other.resume(state).unwrap();
+        let found = value(&run(&mut other, "[kept[0].x, kept[1].x]").0);
+        assert_eq!(found, json!([number, number]));
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session");

@@ -68,7 +68,6 @@ fn wasix(shape: &str) -> Option<PathBuf> {
 }
 
 /// Returns Pyodide's CPython, which Hatchery fetches through npm; `None` without npm, which is said.
-/// It isn't among the others, since its library and errors differ in details that tests compare.
 pub fn pyodide() -> Option<PathBuf> {
     let has_npm =
         Command::new("npm").arg("--version").output().is_ok_and(|npm| npm.status.success());
@@ -80,7 +79,20 @@ pub fn pyodide() -> Option<PathBuf> {
 
 /// Returns the builds that are here beside the default one, with names that pools can use.
 pub fn others() -> Vec<(&'static str, PathBuf)> {
-    let builds =
-        [("3.12", Some(wasi())), ("wasix", wasix(REACTOR)), ("wasix-threads", wasix(THREADED))];
+    let builds = [
+        ("3.12", Some(wasi())),
+        ("wasix", wasix(REACTOR)),
+        ("wasix-threads", wasix(THREADED)),
+        ("pyodide", pyodide()),
+    ];
     builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
+}
+
+/// Returns the minor version of the CPython with this name.
+pub fn minor(name: &str) -> u32 {
+    match name {
+        "3.12" => 12,
+        "pyodide" => 14,
+        _ => 13,
+    }
 }

@@ -16,6 +16,8 @@ pub enum Need {
     Default,
     /// A build without threads.
     OneThread,
+    /// A build for WASI. Emscripten's own library says something else.
+    Wasi,
 }
 
 /// A build, as far as programs need to know.
@@ -23,6 +25,7 @@ pub enum Need {
 pub struct Build {
     minor: u64,
     has_threads: bool,
+    is_emscripten: bool,
     /// Modules that programs import and that it has.
     found: BTreeSet<String>,
     /// Modules that programs import and that only the default build has.
@@ -46,7 +49,7 @@ impl Build {
              try: threading.Thread(target=int).start()\n\
              except RuntimeError: has_threads = False\n\
              else: has_threads = True\n\
-             [sys.version_info[1], has_threads, list(filter(is_found, {names:?}))]"
+             [sys.version_info[1], has_threads, sys.platform, list(filter(is_found, {names:?}))]"
         )
     }
 
@@ -54,11 +57,17 @@ impl Build {
     /// build, and nothing for that one itself.
     pub fn new(answer: &Verdict, default: Option<&Self>) -> Self {
         let Verdict::Completed { value: Some(value), .. } = answer else { panic!("{answer:?}") };
-        let answer: (u64, bool, BTreeSet<String>) =
+        let answer: (u64, bool, String, BTreeSet<String>) =
             serde_json::from_value(value.clone()).expect("it has this form");
-        let (minor, has_threads, found) = answer;
+        let (minor, has_threads, platform, found) = answer;
+        let is_emscripten = platform == "emscripten";
         let missing = default.map_or_else(BTreeSet::new, |default| &default.found - &found);
-        Self { minor, has_threads, found, missing, is_default: default.is_none() }
+        Self { minor, has_threads, is_emscripten, found, missing, is_default: default.is_none() }
+    }
+
+    /// Returns whether Emscripten made it.
+    pub fn is_emscripten(&self) -> bool {
+        self.is_emscripten
     }
 
     /// Returns whether the program must end here as its table says.
@@ -67,6 +76,7 @@ impl Build {
             Need::Since(minor) => self.minor >= *minor,
             Need::Default => self.is_default,
             Need::OneThread => !self.has_threads,
+            Need::Wasi => !self.is_emscripten,
         };
         needs.iter().all(has) && !imports(source).any(|name| self.missing.contains(name))
     }
@@ -95,10 +105,18 @@ fn a_program_needs_what_it_imports() {
     assert_eq!(imports(source).collect::<Vec<_>>(), ["sys", "os", "numpy", "_host"]);
     let missing = BTreeSet::from(["numpy".to_owned()]);
     let found = BTreeSet::new();
-    let build = Build { minor: 13, has_threads: true, found, missing, is_default: false };
+    let build = Build {
+        minor: 13,
+        has_threads: true,
+        is_emscripten: true,
+        found,
+        missing,
+        is_default: false,
+    };
     assert!(build.has("import sys", &[Need::Since(13)]));
     assert!(!build.has("import sys", &[Need::Since(14)]));
     assert!(!build.has("import numpy", &[]));
     assert!(!build.has("", &[Need::Default]));
     assert!(!build.has("", &[Need::OneThread]));
+    assert!(!build.has("", &[Need::Wasi]));
 }

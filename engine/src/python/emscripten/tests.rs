@@ -196,9 +196,16 @@ fn what_is_unknown_is_refused() {
     assert!(!is_one(&wat::parse_str("(module)").unwrap()));
 }
 
+/// Returns how many cases a fuzzer tries: so many, or `HATCHERY_FUZZ_MODULES`.
+pub(super) fn cases(usual: u64) -> u64 {
+    let asked = std::env::var("HATCHERY_FUZZ_MODULES").ok();
+    asked.map_or(usual, |asked| asked.parse().expect("it is a number"))
+}
+
 #[test]
 fn exceptions_do_what_they_did_in_their_legacy_form() {
-    for seed in 0..40 {
+    // A case is a function.
+    for seed in 0..cases(800).div_ceil(FUNCTIONS as u64) {
         let sample = LegacySample::new(&mut RandomNumbers::new(seed));
         let engine = new_engine();
         let wasm = translated(&sample.module()).unwrap();
@@ -229,7 +236,7 @@ fn exceptions_do_what_they_did_in_their_legacy_form() {
 fn damaged_modules_are_refused_without_a_panic() {
     let mut numbers = RandomNumbers::new(7);
     let python = wat::parse_str(PYTHON.replace("BODY", "i32.const 7")).unwrap();
-    for _ in 0..2_000 {
+    for _ in 0..cases(2_000) {
         let sample = LegacySample::new(&mut numbers).module();
         for whole in [&sample, &python] {
             let mut damaged = whole.clone();

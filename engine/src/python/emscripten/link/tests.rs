@@ -1,11 +1,19 @@
 //! Linking, of small libraries with a small interpreter.
 
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, thread};
+
 use super::*;
+use crate::cache::CacheDir;
 use crate::cause::chain;
+use crate::config::{Progress, ProgressSink, Silent};
 use crate::python::emscripten::exceptions::random::RandomNumbers;
-use crate::python::emscripten::tests::run;
+use crate::python::emscripten::tests::{cases, run};
 use crate::python::emscripten::translate;
-use crate::python::module::writes;
+use crate::python::module::{Source, load_or_compile, new_engine, writes};
 
 const A: &str = "/site/a.so";
 const B: &str = "/site/b.so";
@@ -384,7 +392,7 @@ fn damaged_libraries_are_refused_without_a_panic() {
     let whole = library(NEEDS_B, &LIBRARY.replace("BODY", "(call $own (i32.const 1))"));
     let mut linked = 0;
     let python = python("i32.const 0");
-    for case in 0..3_000 {
+    for case in 0..cases(3_000) {
         let mut damaged = whole.to_vec();
         // Half of them before the functions, where a valid module comes out more often.
         let room = if case % 2 == 0 { damaged.len() } else { damaged.len() / 3 };
@@ -396,4 +404,93 @@ fn damaged_libraries_are_refused_without_a_panic() {
         linked += usize::from(translate(&python, &libraries).is_ok());
     }
     assert!(linked > 0);
+}
+
+/// Names a file that a process makes at the moment of that name, when it waits to be killed. Its cache
+/// is beside it.
+const KILLED_VARIABLE: &str = "HATCHERY_TEST_LINK_UNTIL_KILLED";
+const KILLED_AT: [&str; 3] = ["linking", "compiling", "storing"];
+
+/// Waits for the end at a step that is reported.
+struct WaitAt(PathBuf);
+
+impl ProgressSink for WaitAt {
+    fn report(&self, progress: Progress) {
+        let moment = match progress {
+            Progress::Compiling { .. } => "compiling",
+            Progress::Storing => "storing",
+            _ => return,
+        };
+        if self.0.ends_with(moment) {
+            fs::write(&self.0, "").unwrap();
+            loop {
+                thread::park();
+            }
+        }
+    }
+}
+
+/// Loads an interpreter with a library from the cache in a folder. `read` links it.
+fn load(folder: &Path, read: &dyn Fn() -> Bytes, progress: &Arc<dyn ProgressSink>) {
+    let cache = CacheDir::open(Some(&folder.join("cache"))).unwrap();
+    let read = || Ok(read());
+    let source = Source { hash: "linked", read: &read, pinned: None, starts_early: false };
+    let module = load_or_compile(&new_engine(), &cache, &source, progress).unwrap();
+    assert!(module.module().exports().any(|export| export.name() == "_start"));
+}
+
+fn linked() -> Bytes {
+    let libraries = [(A.to_owned(), with_all("(i32.const 1)"))];
+    translate(&python("(call $a)"), &libraries).unwrap().into()
+}
+
+/// The other half of the next test.
+#[test]
+fn linking_until_killed() {
+    let Some(begun) = std::env::var_os(KILLED_VARIABLE).map(PathBuf::from) else { return };
+    let read = || {
+        if begun.ends_with("linking") {
+            fs::write(&begun, "").unwrap();
+            loop {
+                linked();
+            }
+        }
+        linked()
+    };
+    let progress: Arc<dyn ProgressSink> = Arc::new(WaitAt(begun.clone()));
+    load(begun.parent().unwrap(), &read, &progress);
+}
+
+#[test]
+fn a_process_killed_while_it_links_or_compiles_leaves_nothing_and_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    for moment in KILLED_AT {
+        let begun = folder.path().join(moment);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "python::emscripten::link::tests::linking_until_killed"])
+            .env(KILLED_VARIABLE, &begun)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !begun.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "the child ended before {moment}");
+            thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let links = AtomicUsize::new(0);
+    let read = || {
+        links.fetch_add(1, Ordering::Relaxed);
+        linked()
+    };
+    let silent: Arc<dyn ProgressSink> = Arc::new(Silent);
+    for _ in 0..2 {
+        load(folder.path(), &read, &silent);
+    }
+    assert_eq!(links.into_inner(), 1, "the second one is in the cache");
+    let modules = fs::read_dir(folder.path().join("cache/modules")).unwrap();
+    let mut left: Vec<_> = modules.map(|file| file.unwrap().path()).collect();
+    left.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with('.'));
+    assert!(left.is_empty(), "{left:?}");
 }
