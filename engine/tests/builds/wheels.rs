@@ -13,6 +13,7 @@ use engine::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use test_support::calm::calm;
 
 use super::*;
 
@@ -32,6 +33,11 @@ impl ProgressSink for CompilesSeen {
             self.0.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Runs a program that may import much, on a machine that may be busy.
+fn run_calmly(interpreter: &mut Interpreter, source: &str) -> (Outcome, Afterwards) {
+    run_within(interpreter, source, &calm())
 }
 
 /// Opens the packages of a requirements file in the usual cache.
@@ -263,8 +269,8 @@ fn wheels_with_machine_code_do_what_their_documentation_says() {
     let Some((image, _)) = &*WHEELS else { return };
     let mut interpreter = image.start().unwrap();
     for _ in 0..2 {
-        assert!(run(&mut interpreter, EXAMPLES).0.is_success());
-        assert_eq!(value(&run(&mut interpreter, RUN_EXAMPLES).0), expected());
+        assert!(run_calmly(&mut interpreter, EXAMPLES).0.is_success());
+        assert_eq!(value(&run_calmly(&mut interpreter, RUN_EXAMPLES).0), expected());
         // What a job loads, the next one loads again.
         interpreter.reset().unwrap();
         assert!(interpreter.is_as_image());
@@ -284,14 +290,14 @@ fn wheels_with_machine_code_do_what_their_documentation_says() {
 fn clients_of_language_models_are_imported_and_say_what_they_lack() {
     let Some((image, _)) = &*WHEELS else { return };
     let mut interpreter = image.start().unwrap();
-    assert!(run(&mut interpreter, CLIENTS).0.is_success());
-    assert_eq!(value(&run(&mut interpreter, "served()").0), json!({ "result": 3 }));
-    let reasons = value(&run(&mut interpreter, "refused()").0);
+    assert!(run_calmly(&mut interpreter, CLIENTS).0.is_success());
+    assert_eq!(value(&run_calmly(&mut interpreter, "served()").0), json!({ "result": 3 }));
+    let reasons = value(&run_calmly(&mut interpreter, "refused()").0);
     let reasons = reasons.as_array().unwrap();
     let is_clear = |reason: &Value| reason.as_str().unwrap().contains("the sandbox has no network");
     assert!(reasons.len() == 3 && reasons.iter().all(is_clear), "{reasons:?}");
     // Its machine code is for other machines.
-    let (mut outcome, _) = run(&mut interpreter, "import _cffi_backend");
+    let (mut outcome, _) = run_calmly(&mut interpreter, "import _cffi_backend");
     outcome.word_for(Interface::Library);
     let Verdict::Raised(exception) = outcome.verdict else { panic!("{outcome:?}") };
     let expected =
