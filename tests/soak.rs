@@ -304,7 +304,7 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
         let engine = Engine::load_with(&EngineConfig::from_env(), &progress, |target| {
             if let Some(path) = requirements() {
                 let cache = CacheDir::open(None)?;
-                let packages = Package::from_requirements(&cache, &path, target, &Silent);
+                let packages = Package::from_requirements(&cache, &path, None, target, &Silent);
                 spec.packages = packages.expect("pip fetches them");
             }
             Ok::<_, EngineError>(spec.packages.clone())
