@@ -130,7 +130,7 @@ fn a_prompt_outlives_each_process_below_it() {
     };
     for times in [1, 3] {
         for victim in Victim::ALL {
-            says("x = 1\nprint('on'); import time; time.sleep(60)\n", "on\n");
+            says("x = 1; print('on'); import time; time.sleep(60)\n", "on\n");
             victim.kill(prompt.id());
             // Once its input has failed, the prompt is idle.
             let again = || victim.kill_within(prompt.id(), Duration::from_millis(300));
