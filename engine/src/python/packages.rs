@@ -227,8 +227,9 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     // The user hasn't chosen what the common packages need.
     let is_common = |info: &PackageInfo| matches!(info.origin, PackageOrigin::Common(_));
     for package in packages.iter().filter(|package| !package.infos().iter().any(is_common)) {
-        // `cffi` calls machine code, which is left out.
-        for need in package.inner.needs.difference(&known).filter(|need| *need != "cffi") {
+        // `cffi` calls machine code, which is left out, and the other JavaScript (`_system.py`).
+        let is_called = |need: &&String| !["cffi", "httpx2-jsfetch"].contains(&need.as_str());
+        for need in package.inner.needs.difference(&known).filter(is_called) {
             warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
         }
         let lacks = |info: &PackageInfo| match &info.origin {
