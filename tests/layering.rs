@@ -32,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
             "batch",
             "clap",
             "cluster",
+            "confine",
             "grade",
             "hatchery",
             "indicatif",
