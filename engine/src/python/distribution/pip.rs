@@ -3,9 +3,9 @@
 //! pip knows the user's index, proxy and certificate settings. pip checks the hashes, and the
 //! caller checks them again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use crate::error::PipError;
 
@@ -24,7 +24,8 @@ pub(crate) fn download(
     folder: &Path,
     options: &[String],
 ) -> Result<Vec<PathBuf>, PipError> {
-    let output = Command::new("python3")
+    let program = env::current_exe().ok();
+    let output = Command::new(python_of(program.as_deref()))
         .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
         .args(["--require-hashes", "--disable-pip-version-check", "--no-input"])
         .args(options)
@@ -53,6 +54,14 @@ pub(crate) fn download(
     Ok(wheels)
 }
 
+/// Returns the Python whose pip fetches: that of the virtual environment in which this program is
+/// installed, which needn't be activated, or else the machine's.
+fn python_of(program: Option<&Path>) -> PathBuf {
+    let own =
+        program.and_then(Path::parent).filter(|folder| folder.join("../pyvenv.cfg").is_file());
+    own.map_or_else(|| "python3".into(), |folder| folder.join("python3"))
+}
+
 /// Returns the last lines of `text` as one line. `…` marks what is left out.
 fn end_of(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -77,6 +86,18 @@ fn end_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_in_a_virtual_environment_has_the_python_of_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("bin/hatchery");
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        for program in [None, Some(program.as_path())] {
+            assert_eq!(python_of(program), Path::new("python3"));
+        }
+        fs::write(folder.path().join("pyvenv.cfg"), "").unwrap();
+        assert_eq!(python_of(Some(&program)), folder.path().join("bin/python3"));
+    }
 
     #[test]
     fn no_line_loses_its_beginning() {
