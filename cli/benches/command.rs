@@ -3,7 +3,8 @@
 //! does the first result on a machine take, whose Python isn't compiled yet?
 //!
 //! `cargo bench --bench command -- batch` measures one part; the others are `run`, `memory` and
-//! `first`.
+//! `first`. `HATCHERY_BENCH_OPTIONS` adds options to each command, such as
+//! `--python pyodide --requirements FILE --setup FILE`.
 //!
 //! Doesn't measure: fetching Python.
 
@@ -40,6 +41,8 @@ struct Cost {
 fn hatchery(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
     command.arg("--quiet").args(arguments).stdin(Stdio::null());
+    let options = std::env::var("HATCHERY_BENCH_OPTIONS").unwrap_or_default();
+    command.args(options.split_whitespace());
     command
 }
 
