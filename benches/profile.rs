@@ -6,13 +6,16 @@
 //! The phases lie between edges of spans that the library itself records. Jobs run one at a time
 //! for the phases, and many at a time for the throughput, with no spans recorded.
 //!
+//! `HATCHERY_PYTHON` chooses the build, `HATCHERY_BENCH_REQUIREMENTS` a file with packages, and
+//! `HATCHERY_BENCH_PRELOAD` a module that the image has imported.
+//!
 //! Doesn't measure: the command line, nor what the spans cost, which is about 1 µs a phase.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use hatchery::{Hatchery, Job, Session};
 use test_support::percentiles::{at, is_wanted};
@@ -159,7 +162,11 @@ fn main() {
     runtime.block_on(async {
         let mut columns = Vec::new();
         for workers in [1, 2] {
-            let pool = Hatchery::builder().workers(workers).start().await;
+            let mut builder = Hatchery::builder().workers(workers);
+            if let Some(file) = env::var_os("HATCHERY_BENCH_REQUIREMENTS") {
+                builder = builder.requirements(file);
+            }
+            let pool = builder.preload(env::var("HATCHERY_BENCH_PRELOAD")).start().await;
             let pool = pool.expect("the build is available");
             let session = pool.session("profile").await.expect("the session opens");
             let fresh = Target::Fresh(pool.clone());

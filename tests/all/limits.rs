@@ -263,3 +263,21 @@ fn c_code_recurses_deep_enough_for_programs() {
                    except RecursionError: print('noticed')";
     assert_eq!(run(endless).stdout_text(), "noticed\n");
 }
+
+/// Natively, CPython puts off what is nested too deep, and frees it afterwards.
+#[test]
+fn objects_free_each_other_however_deep_they_are_nested() {
+    let program = "
+import functools, itertools
+for wrap in (lambda x: [x], lambda x: (x,), lambda x: {1: x}, lambda x: frozenset([x]), lambda x: lambda: x,
+             lambda x: iter([x]), lambda x: (y for y in [x]), lambda x: functools.partial(print, x), itertools.chain):
+    x = None
+    for _ in range(300_000): x = wrap(x)
+last = None
+for _ in range(300_000):
+    error = ValueError()
+    error.__context__, last = last, error
+del x, error, last
+print('freed')";
+    assert_eq!(run(program).stdout_text(), "freed\n");
+}

@@ -15,11 +15,12 @@ use bytes::Bytes;
 use wasm_encoder::{
     BlockType, CodeSection, ConstExpr, ElementSection, Elements, Encode, EntityType, ExportKind,
     ExportSection, Function, FunctionSection, HeapType, ImportSection, Instruction, MemArg, Module,
-    RawSection, SectionId, ValType,
+    NameMap, NameSection, RawSection, SectionId, ValType,
 };
 use wasmparser::{ExternalKind, Import, Operator, Parser, Payload, TypeRef};
 
 use crate::cause::Cause;
+use crate::python::module::deallocation::FREE;
 use crate::python::module::imports::{self, EMSCRIPTEN, SLEEP, WASI};
 use crate::python::module::shape::START;
 use exceptions::{EXCEPTION, Result, TagBlocks, unknown, value_type};
@@ -31,7 +32,7 @@ mod link;
 mod parts;
 
 /// Changes whenever the same module is translated differently.
-pub(crate) const VERSION: &str = "emscripten 2";
+pub(crate) const VERSION: &str = "emscripten 3";
 /// Changes whenever the same libraries are linked differently.
 pub(crate) const LINKED_VERSION: &str = "linked 2";
 
@@ -469,6 +470,13 @@ impl ModuleTranslation<'_> {
                     }
                 }
             }
+        }
+        // The only name that the compiler looks for.
+        if let Some(free) = self.parts.exported(ExternalKind::Func, FREE) {
+            let (mut names, mut functions) = (NameSection::new(), NameMap::new());
+            functions.append(self.numbered(free)?, FREE);
+            names.functions(&functions);
+            module.section(&names);
         }
         Ok(module.finish())
     }

@@ -29,6 +29,7 @@ use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use crate::python::distribution::WASM_SHA256;
 use beginnings::Beginnings;
+use deallocation::CountDeallocations;
 use early::lazy::{FullModule, LazyFunctions};
 use early::{Compilation, HotFunctions, LeaveOutLazy, first_functions};
 use integers::WidenIntegers;
@@ -44,6 +45,7 @@ use throws::CountThrows;
 
 mod beginnings;
 mod blocks;
+pub(crate) mod deallocation;
 mod early;
 pub(crate) mod imports;
 mod integers;
@@ -79,6 +81,7 @@ fn engine_for(wasm: &[u8], first: Option<&Arc<HotFunctions>>) -> NativeEngine {
     if is_default {
         compiler.push_middleware(Arc::new(WidenIntegers::default()));
     }
+    compiler.push_middleware(Arc::new(CountDeallocations::default()));
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(Beginnings::new(GrantLocks)));

@@ -15,6 +15,7 @@ use engine::{
 use serde_json::json;
 use test_support::found;
 
+mod clang;
 mod network;
 mod wheels;
 

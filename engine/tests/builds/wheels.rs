@@ -50,7 +50,7 @@ fn opened(text: &str, target: &PythonTarget) -> Vec<Package> {
 }
 
 /// Returns an image of Pyodide's CPython with these wheels, and whether it was compiled for that.
-fn with_wheels(
+pub(crate) fn with_wheels(
     preload: &[&str],
     open: impl FnOnce(&PythonTarget) -> Vec<Package>,
 ) -> Option<(Image, bool)> {

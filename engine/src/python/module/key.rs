@@ -11,10 +11,10 @@ use super::throws::MOST_THROWS;
 pub const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, or the form of the two
-/// files change. It also changes with the counting of throws, the granting of locks, wide integers
-/// and the giving of threads and turns.
-const SETTINGS: &str = "cranelift exceptions counted-throws granted-locks wide-integers \
-                        given-turns static-memory-8GiB-64KiB linked 4";
+/// files change. It also changes with the counting of throws and deallocations, the granting of
+/// locks, wide integers and the giving of threads and turns.
+const SETTINGS: &str = "cranelift exceptions counted-throws counted-deallocations granted-locks \
+                        wide-integers given-turns static-memory-8GiB-64KiB linked 4";
 
 /// Returns the key of the module that the bytes with hash `source` compile to: 32 hexadecimal
 /// digits. It is the same on all machines with the same target.
