@@ -1,5 +1,6 @@
 //! Wheels of our own making for Pyodide's CPython, whose machine code a C compiler made that knows
 //! nothing of Emscripten.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,15 +19,16 @@ const MODULES: usize = 24;
 
 /// A library that a module needs.
 const SHARED: &str = "int shared(int x) { return x + 1; }";
-/// A module whose number is the sum of what 10,000 functions return, by their addresses.
+/// The functions of one more module, whose number is the sum of what they return.
 const MANY: usize = 10_000;
 
-/// Compiles and links; `None` if a program isn't there, which is said.
+/// Compiles and links in a folder.
 struct Compiler {
     folder: TempDir,
 }
 
 impl Compiler {
+    /// Returns `None` if a program isn't there, which is said.
     fn found() -> Option<Self> {
         let works = |program: &str| {
             let answer = Command::new(program).arg("--version").output();
