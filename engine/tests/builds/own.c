@@ -29,7 +29,7 @@ PyObject *PyUnicode_FromString(const char *);
 #define ONE_ARGUMENT 8
 #define API_VERSION 1013
 
-// All modules define these names, and each means its own.
+// All modules export these names.
 long number(void) { return NUMBER; }
 _Alignas(ALIGNMENT) char room[BYTES];
 
