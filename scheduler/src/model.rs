@@ -536,10 +536,10 @@ impl Model {
             // empty.
             Some(_) if matches!(reason, RetireReason::HighWater { .. }) => {}
             // Renew when the worker reports ready again, without the session.
-            Some(id) if self.load(id) == 0 => {
+            Some(id) if self.load(id) == 0 && !self.is_kept(worker) => {
                 self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
             }
-            // Renew once no job needs the session's state here.
+            // Renew once no job needs the session's state here, and it can be suspended.
             Some(_) => {}
         }
     }
@@ -578,7 +578,7 @@ impl Model {
 
     /// Whether no worker is idle, and more queued jobs could run than there are workers.
     pub(crate) fn is_saturated(&self) -> bool {
-        self.workers.idle() == 0 && self.fair_queue.could_run > self.workers.living()
+        self.free_workers() == 0 && self.fair_queue.could_run > self.workers.living()
     }
 
     /// When the oldest queued job was submitted.

@@ -169,7 +169,8 @@ fn a_thread_waits_between_turns() {
     });
 }
 
-/// Another session that is idle for less long is suspended meanwhile.
+/// Another session that is idle for less long is suspended meanwhile. The second job waits for the
+/// second worker, even if that one is still starting.
 #[test]
 fn an_idle_session_with_a_thread_is_not_lost() {
     let suspend_after = Duration::from_millis(1);

@@ -64,15 +64,20 @@ impl Model {
     /// Whether this job would be dispatched as soon as it is admitted.
     fn can_run_now(&self, queued: &Queued) -> bool {
         // S-6: while a worker is idle and another job may run, queued jobs wait for memory alone.
-        let has_worker = self.running < self.config.concurrent && self.workers.idle() > 0;
-        has_worker && self.fair_queue.could_run == 0 && self.is_unblocked(queued)
+        let home = queued.session.and_then(|id| self.sessions.get(id)?.worker());
+        let has_worker = home.is_some() || self.free_workers() > 0;
+        self.running < self.config.concurrent
+            && has_worker
+            && self.fair_queue.could_run == 0
+            && self.is_unblocked(queued)
     }
 
     /// Whether another worker would be started for this job alone. Otherwise a queue without room
     /// would keep the pool from growing, and a pool without workers would never run anything.
     fn brings_a_worker(&self, queued: &Queued) -> bool {
         let jobs = self.running.saturating_add(self.fair_queue.could_run);
-        let wanted = self.workers.wanted(&self.config.workers, jobs.saturating_add(1));
+        let more = jobs.saturating_add(1).saturating_add(self.sessions.kept);
+        let wanted = self.workers.wanted(&self.config.workers, more);
         jobs < self.config.concurrent && wanted > self.workers.count() && self.is_unblocked(queued)
     }
 
@@ -217,9 +222,10 @@ impl Model {
         (used_then > limit).then_some(Refusal::NoMemory { used, needed: bytes, limit, retry_after })
     }
 
-    /// How many jobs may run at once on the present workers.
+    /// How many jobs may run at once on the present workers, without those that sessions keep.
     pub(super) fn places(&self) -> usize {
-        self.config.concurrent.min(self.workers.count()).max(1)
+        let others = self.workers.count().saturating_sub(self.sessions.kept);
+        self.config.concurrent.min(others).max(1)
     }
 
     /// The mean time between two starts of jobs while more are queued than can run.

@@ -6,6 +6,7 @@ use pool::{JobId, WorkerId};
 
 use super::{Effect, EvictionReason, Model, Run};
 use crate::job::{Growth, Queued};
+use crate::policy::residency::Session;
 use crate::policy::workers::Activity;
 
 /// The most that a job is assumed to need: 256 TiB, so that sums don't overflow.
@@ -34,8 +35,7 @@ impl Model {
     /// Starts the jobs that can run now, in the order of the tenants' shares.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
-            && let Some(id) = self.fair_queue.next()
-            && let Some(worker) = self.pick_worker(&self.jobs[&id].queued)
+            && let Some((id, worker)) = self.next_dispatch()
         {
             match self.fit_of(id, worker) {
                 Fit::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
@@ -50,9 +50,31 @@ impl Model {
         }
     }
 
+    /// The next job that an idle worker can take, and that worker. A turn on a worker that its
+    /// session keeps doesn't wait behind jobs for which that worker isn't free.
+    pub(super) fn next_dispatch(&self) -> Option<(JobId, WorkerId)> {
+        let id = self.fair_queue.next()?;
+        match self.pick_worker(&self.jobs[&id].queued) {
+            Some(worker) => Some((id, worker)),
+            None => self.workers.idle_holding().find_map(|worker| {
+                let session = self.sessions.get(self.resident(worker)?)?;
+                let (tenant, key) = session.offered.as_ref()?;
+                self.fair_queue.may_start(tenant, *key).then_some((key.1, worker))
+            }),
+        }
+    }
+
+    /// Idle workers that can take any job. Those whose sessions can't be suspended are left out
+    /// while there is or comes another worker.
+    pub(super) fn free_workers(&self) -> usize {
+        let (idle, kept) = (self.workers.idle(), self.sessions.kept);
+        let most = self.workers.most(&self.config.workers);
+        if kept >= self.workers.count().max(most) { idle } else { idle - kept }
+    }
+
     /// Picks the idle worker on which a job costs least: the one that holds its session, else a
     /// vacant one. An interpreter of the job's build is preferred. The last resort is the worker
-    /// whose session has been idle longest.
+    /// whose session has been idle longest, and of all last a session that is lost by it.
     pub(super) fn pick_worker(&self, queued: &Queued) -> Option<WorkerId> {
         let home = queued.session.and_then(|id| self.sessions.get(id)?.worker());
         if home.is_some() {
@@ -63,11 +85,17 @@ impl Model {
             let (_, session) = self.sessions.oldest_idle_held()?;
             self.sessions.get(session)?.worker()
         };
-        // The last resort is a session whose queued jobs wait for something other than a worker.
-        self.workers
-            .idle_without_session(queued.build)
-            .or_else(held)
-            .or_else(|| self.workers.oldest_idle_holding())
+        // Its queued jobs wait for something other than a worker.
+        let held_with_jobs = || self.workers.idle_holding().find(|worker| !self.is_kept(*worker));
+        let lost = || self.workers.idle_holding().next().filter(|_| self.free_workers() > 0);
+        let vacant = self.workers.idle_without_session(queued.build);
+        vacant.or_else(held).or_else(held_with_jobs).or_else(lost)
+    }
+
+    /// Whether the session that this worker holds would be lost by another job.
+    pub(super) fn is_kept(&self, worker: WorkerId) -> bool {
+        let session = self.resident(worker).and_then(|session| self.sessions.get(session));
+        session.is_some_and(Session::is_kept)
     }
 
     /// Computes the memory that a job takes on this worker. All growth that its limits allow is
@@ -121,7 +149,7 @@ impl Model {
     /// Bytes of state that a session brings to its worker.
     fn coming_bytes(&self, queued: &Queued) -> u64 {
         let session = queued.session.and_then(|id| self.sessions.get(id));
-        let whole = |session: &crate::policy::residency::Session| {
+        let whole = |session: &Session| {
             let shared = self.sessions.holdings.bytes_with_under(session.shared);
             session.state_bytes().saturating_add(shared)
         };

@@ -91,10 +91,9 @@ impl Model {
         }
         let session = job.queued.session.and_then(|session| self.sessions.get(session));
         let is_ready = session.is_none_or(|session| session.is_ready());
-        // S-6: with an idle worker, a job that could run waits only for memory.
-        if self.workers.idle() > 0 && is_ready && self.fair_queue.next().is_some() {
+        // S-6: with a free worker, a job that could run waits only for memory.
+        if is_ready && let Some((head, _)) = self.next_dispatch() {
             let memory = self.memory();
-            let head = self.fair_queue.next().unwrap_or(id);
             let queued = &self.jobs[&head].queued;
             let (more, freed) = (self.flight_bytes(queued), queued.bytes as u64);
             let used = memory.used_bytes().saturating_sub(freed).saturating_add(more);

@@ -117,7 +117,7 @@ impl Model {
             return 0;
         }
         let jobs = self.running.saturating_add(self.fair_queue.could_run);
-        let jobs = jobs.min(self.config.concurrent);
+        let jobs = jobs.min(self.config.concurrent).saturating_add(self.sessions.kept);
         match self.phase {
             Phase::Open => self.workers.wanted(&self.config.workers, jobs),
             Phase::Draining => self.workers.needed(&self.config.workers, jobs),

@@ -117,6 +117,12 @@ impl FairQueue {
         self.ready.first_key_value().map(|((_, (_, job)), _)| *job)
     }
 
+    /// Whether this job of the tenant could run now.
+    pub(crate) fn may_start(&self, name: &str, key: Key) -> bool {
+        self.tenant(name)
+            .is_some_and(|tenant| tenant.running < tenant.limit && tenant.eligible.contains(&key))
+    }
+
     /// Estimates the CPU time of a job of this tenant.
     pub(crate) fn cost(&self, name: &str) -> Duration {
         let own = self.tenant(name).and_then(|tenant| tenant.measured.cpu);
@@ -181,7 +187,7 @@ impl FairQueue {
         self.relist(name);
     }
 
-    /// Starts the job that was next, and charges its tenant `cost`.
+    /// Starts a job that could run, and charges its tenant `cost`.
     pub(crate) fn start(&mut self, name: &Arc<str>, job: Waiting, cost: Duration) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
         self.virtual_time = self.virtual_time.max(tenant.virtual_time);

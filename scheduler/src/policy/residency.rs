@@ -126,6 +126,8 @@ struct IndexEntry {
     /// The list that an idle session is on, and since when it is idle.
     list: Option<(List, Time)>,
     is_in_memory: bool,
+    /// It keeps an idle worker, since it can't be suspended.
+    is_kept: bool,
     memory_bytes: u64,
     disk_bytes: u64,
     /// What it counts for its tenant, wherever it is.
@@ -196,6 +198,11 @@ impl Session {
         }
     }
 
+    /// Whether it would be lost if its idle worker took another job.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.stays && matches!(self.place, Residence::OnWorker(_, Turn::Idle))
+    }
+
     /// Records that one of its jobs begins on this worker.
     pub(crate) fn begin(&mut self, worker: WorkerId) {
         self.previous_place = match self.place {
@@ -249,7 +256,7 @@ impl Session {
     fn index_entry(&self) -> IndexEntry {
         let (bytes, unshared) = (self.state_bytes(), self.unshared_bytes());
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Residence::OnWorker(_, Turn::Idle) if !self.stays => (List::Held, unshared, 0),
+            Residence::OnWorker(_, Turn::Idle) if !self.is_kept() => (List::Held, unshared, 0),
             Residence::Fresh | Residence::OnWorker(..) => (List::Settled, unshared, 0),
             // A fork would take more elsewhere: all that it shares.
             Residence::Suspended(Motion::Possible) if !self.is_closing && self.shared.is_none() => {
@@ -265,6 +272,7 @@ impl Session {
         IndexEntry {
             list: (self.load() == 0).then_some((list, self.rests_since)),
             is_in_memory: !matches!(self.place, Residence::Fresh | Residence::OnDisk(_)),
+            is_kept: self.is_kept(),
             memory_bytes,
             disk_bytes,
             held_bytes: match self.place {
@@ -326,6 +334,8 @@ pub(crate) struct Residency {
     lists: [BTreeSet<(Time, SessionId)>; 4],
     /// Sessions whose state is on workers or suspended in memory.
     pub(crate) in_memory: usize,
+    /// Sessions that keep idle workers, since they can't be suspended.
+    pub(crate) kept: usize,
     /// What tenants hold, and what forks share.
     pub(crate) holdings: Holdings,
     /// Bytes of memory that suspended sessions take, each for itself.
@@ -599,6 +609,7 @@ impl Residency {
             self.movable_bytes += index_entry.movable_bytes();
         }
         self.in_memory += usize::from(index_entry.is_in_memory);
+        self.kept += usize::from(index_entry.is_kept);
         self.memory_bytes += index_entry.memory_bytes;
         self.disk_bytes += index_entry.disk_bytes;
     }
@@ -610,6 +621,7 @@ impl Residency {
             self.movable_bytes -= index_entry.movable_bytes();
         }
         self.in_memory -= usize::from(index_entry.is_in_memory);
+        self.kept -= usize::from(index_entry.is_kept);
         self.memory_bytes -= index_entry.memory_bytes;
         self.disk_bytes -= index_entry.disk_bytes;
     }

@@ -114,20 +114,24 @@ impl Workers {
         self.vacant.values().filter_map(BTreeSet::first).min().copied()
     }
 
-    /// The worker whose session has been idle longest.
-    pub(crate) fn oldest_idle_holding(&self) -> Option<WorkerId> {
-        self.holding.first().map(|(_, worker)| *worker)
+    /// Idle workers with a session, those of the sessions that have been idle longest first.
+    pub(crate) fn idle_holding(&self) -> impl Iterator<Item = WorkerId> {
+        self.holding.iter().map(|(_, worker)| *worker)
+    }
+
+    /// How many workers there may be.
+    pub(crate) fn most(&self, config: &WorkersConfig) -> usize {
+        config.max.saturating_sub(self.given_up.len())
     }
 
     /// How many workers there should be for this many jobs that run or could run.
     pub(crate) fn wanted(&self, config: &WorkersConfig, jobs: usize) -> usize {
-        let most = config.max.saturating_sub(self.given_up.len());
-        jobs.saturating_add(config.spares).max(config.min).min(most)
+        jobs.saturating_add(config.spares).max(config.min).min(self.most(config))
     }
 
     /// How many workers the jobs that run or could run need, without spares.
     pub(crate) fn needed(&self, config: &WorkersConfig, jobs: usize) -> usize {
-        jobs.min(config.max.saturating_sub(self.given_up.len()))
+        jobs.min(self.most(config))
     }
 
     /// Makes places available again that were given up at least `after` ago.

@@ -6,7 +6,7 @@ use pool::{JobId, SessionId};
 
 use crate::model::dispatch::Fit;
 use crate::model::{Job, Model};
-use crate::policy::residency::{Residence, Turn};
+use crate::policy::residency::{Residence, Session, Turn};
 use crate::policy::workers::Activity;
 use crate::timer::Time;
 
@@ -89,15 +89,13 @@ impl Model {
             busy == runs && count == runs.len(),
             "S-5: a job doesn't run on exactly one worker",
         )?;
-        let next = self
-            .fair_queue
-            .next()
-            .filter(|_| self.running < self.config.concurrent && self.workers.idle() > 0);
-        let is_kept = next.is_none_or(|id| {
-            let permit = self.pick_worker(&self.jobs[&id].queued);
-            permit.is_some_and(|worker| matches!(self.fit_of(id, worker), Fit::Missing(_)))
-        });
-        ensure(is_kept, "S-6: a job waits although a worker is idle and there is memory for it")?;
+        let could_run = self.running < self.config.concurrent && self.fair_queue.could_run > 0;
+        let waits_rightly = !could_run
+            || match self.next_dispatch() {
+                Some((id, worker)) => matches!(self.fit_of(id, worker), Fit::Missing(_)),
+                None => self.has_no_free_worker(),
+            };
+        ensure(waits_rightly, "S-6: a job waits although a worker is free and there is memory")?;
         ensure(
             self.workers.lost().is_none() || self.waiting.is_empty(),
             "S-15: a job waits although no worker will come",
@@ -105,6 +103,24 @@ impl Model {
         let comes =
             self.waiting.is_empty() || self.fair_queue.could_run == 0 || self.workers.count() > 0;
         ensure(comes, "S-15: no worker comes although a job could run")
+    }
+
+    /// Whether each idle worker is kept by a session without a turn, and there is or comes another
+    /// worker.
+    fn has_no_free_worker(&self) -> bool {
+        let idle = self.workers.iter().filter(|(_, worker)| worker.activity == Activity::Idle);
+        let kept = idle.map(|(_, worker)| self.sessions.get(worker.resident?));
+        let kept: Vec<_> = kept.collect();
+        let may_start = |session: &Session| {
+            let offered = session.offered.as_ref();
+            offered.is_some_and(|(tenant, key)| self.fair_queue.may_start(tenant, *key))
+        };
+        let is_kept = |session: &Option<&Session>| {
+            session.is_some_and(|session| session.stays && !may_start(session))
+        };
+        let others = self.workers.count() > kept.len()
+            || self.workers.count() + self.workers.given_up() < self.config.workers.max;
+        kept.iter().all(is_kept) && (others || kept.is_empty())
     }
 
     fn check_sessions(&self) -> Result<(), String> {

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use engine::SharedBytes;
 
+use super::explain::reason;
 use super::*;
 use crate::config::TenantConfig;
+use crate::explain::WaitReason;
 use crate::policy::residency::ForkedSessions;
 
 fn config() -> SchedulerConfig {
@@ -398,4 +400,45 @@ fn the_limits_of_a_tenant_count_what_its_forks_share() {
     let _ = harness.send(Event::SessionClosed(SessionId(1)));
     assert_eq!(refused(&harness, 1, 200, 1), None, "the forks hold 300 bytes");
     assert_eq!(refused(&harness, 1, 201, 1), Some("tenant_session_bytes"));
+}
+
+/// A pool whose only worker so far holds an idle session that can't be suspended.
+fn with_kept_worker(most: usize) -> Harness {
+    let workers = WorkersConfig { min: 1, max: most, spares: 0, ..WorkersConfig::default() };
+    let mut harness = Harness::new(SchedulerConfig { workers, ..config() });
+    harness.open(1);
+    let _ = (harness.ready(1), harness.submit_to(1, 1));
+    assert_eq!(end_turn(&mut harness, 1), []);
+    harness
+}
+
+/// Ends a turn of the session, after which it still can't be suspended.
+fn end_turn(harness: &mut Harness, job: u64) -> Vec<Effect> {
+    let _ = harness.finish(1, job);
+    let (worker, build) = (WorkerId(1), BuildId(0));
+    harness.send(Event::Ready { worker, build, memory_bytes: 0, kept_bytes: 0, stays: true })
+}
+
+#[test]
+fn a_job_waits_for_another_worker_rather_than_take_one_whose_session_would_be_lost() {
+    let mut harness = with_kept_worker(2);
+    assert_eq!(harness.submit(2), (Ok(()), vec![Effect::AddWorker]));
+    assert_eq!(reason(&harness, 2), WaitReason::WorkersStarting { starting: 1 });
+    // A turn of that session doesn't wait behind the job.
+    let (_, effects) = harness.submit_to(3, 1);
+    assert!(matches!(*effects, [Effect::Dispatch { worker: WorkerId(1), .. }]), "{effects:?}");
+    assert_eq!(end_turn(&mut harness, 3), []);
+    let effects = harness.ready(2);
+    assert!(matches!(*effects, [Effect::Dispatch { worker: WorkerId(2), .. }]), "{effects:?}");
+    let _ = harness.submit(4);
+    let busy = WaitReason::WorkersBusy { running: 1, concurrent: 1 };
+    assert_eq!(reason(&harness, 4), busy);
+}
+
+#[test]
+fn a_session_that_can_not_be_suspended_is_lost_if_no_other_worker_can_come() {
+    let mut harness = with_kept_worker(1);
+    let (_, effects) = harness.submit(2);
+    let lost = matches!(*effects, [Effect::Displace(SessionId(1), _), Effect::Dispatch { .. }]);
+    assert!(lost, "{effects:?}");
 }
