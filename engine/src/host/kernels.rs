@@ -17,8 +17,10 @@ use crate::interrupt::gate::{Stopped, ThreadGate};
 use crate::memory::GuestMemory;
 use crate::python::module::kernels::{IS_DONE, Kernel, NumberType, kernel_of};
 use blas::{Gemm, GemvT};
+use exp::ExpLoop;
 
 mod blas;
+mod exp;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +28,7 @@ mod tests;
 const MOST_SORTED: u32 = 1 << 20;
 
 /// Serves a call of `host.call` with this length.
-pub(super) fn kernel_call(caller: &Caller<'_>, at: u32, call: u32, count: u32) -> HostResult {
+pub(super) fn kernel_call(caller: &Caller<'_>, call: u32, operands: [u32; 3]) -> HostResult {
     let env = caller.data();
     if !env.has_kernels {
         return Ok(0);
@@ -34,7 +36,7 @@ pub(super) fn kernel_call(caller: &Caller<'_>, at: u32, call: u32, count: u32) -
     let Some((kernel, memory)) = kernel_of(call).zip(env.guest.memory().ok()) else {
         return Ok(0);
     };
-    let is_done = run(kernel, memory, &env.gate, at, count).map_err(unwind)?;
+    let is_done = run(kernel, memory, &env.gate, operands).map_err(unwind)?;
     Ok(if is_done { IS_DONE } else { 0 })
 }
 
@@ -43,8 +45,7 @@ fn run(
     kernel: Kernel,
     memory: &GuestMemory,
     gate: &ThreadGate,
-    at: u32,
-    count: u32,
+    [at, count, steps]: [u32; 3],
 ) -> Result<bool, Stopped> {
     // What is lent of a memory that threads share would be a copy.
     if memory.is_shared() {
@@ -60,6 +61,12 @@ fn run(
         Kernel::GemvT => {
             let Some(gemv) = gate.host(|| GemvT::read(memory, at))? else { return Ok(false) };
             gemv.pieces().try_for_each(|piece| gate.host(|| gemv.add(memory, piece)))?;
+            Ok(true)
+        }
+        Kernel::Exp => {
+            let read = gate.host(|| ExpLoop::read(memory, [at, count, steps]))?;
+            let Some(powers) = read else { return Ok(false) };
+            powers.pieces().try_for_each(|piece| gate.host(|| powers.compute(memory, &piece)))?;
             Ok(true)
         }
     }

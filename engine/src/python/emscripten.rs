@@ -34,7 +34,7 @@ mod parts;
 /// Changes whenever the same module is translated differently.
 pub(crate) const VERSION: &str = "emscripten 3";
 /// Changes whenever the same libraries are linked differently.
-pub(crate) const LINKED_VERSION: &str = "linked 2";
+pub(crate) const LINKED_VERSION: &str = "linked 3";
 
 /// CPython's own limit of its stack would be all of the guest's, 10 MiB: before that, the native one
 /// ends.

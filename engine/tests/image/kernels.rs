@@ -67,6 +67,19 @@ for size in [6, 7, 16, 33, 100, 257, 400]:
         numbers = (draw.standard_normal(size * 50) * 1e3).astype(kind)
         for given in [numbers, numbers[::-3], np.sort(numbers), np.repeat(numbers[:9], size)]:
             hashed.update(np.sort(given).tobytes())
+bits = draw.integers(0, 2**64, 20_000, np.uint64).view(float)
+near = np.array([0, 1, 512, 708.4, 709.8, 745.2, 1024, 2.2250738585072014e-308, 5e-324, np.inf])
+near = np.concatenate([near, np.nextafter(near, 0), np.nextafter(near, np.inf)])
+for powers in [bits, near, -near, draw.random(20_000) * 1600 - 800, draw.standard_normal(20_000),
+               draw.standard_normal(20_000) * 2.0**-53, bits[::2]]:
+    powers = np.resize(powers, max(len(powers), 100))
+    results = powers.copy()
+    for given in [powers, results]:
+        with np.errstate(all='ignore'):
+            np.exp(given, out=results)
+        # What a NaN's bits are is left open.
+        results[np.isnan(results)] = 0.5
+        hashed.update(results.tobytes())
 hashed.hexdigest()
 ";
 

@@ -47,7 +47,7 @@ fn host_call(
         return thread_call(&mut caller, pointer, length, [out_pointer, out_length]);
     }
     if length >= LEAST_KERNEL_CALL {
-        return kernel_call(&caller, pointer, length, out_pointer);
+        return kernel_call(&caller, length, [pointer, out_pointer, out_length]);
     }
     let gate = Arc::clone(&caller.data().gate);
     // Another thread may end a wait of this call, for which it needs the interpreter's lock.

@@ -53,7 +53,17 @@ impl Guest {
     }
 
     fn run(&self, kernel: Kernel, at: u32, count: u32) -> Result<bool, Stopped> {
-        self.gate.guest(|| run(kernel, &self.memory, &self.passage, at, count))?
+        self.run_on(kernel, [at, count, 0])
+    }
+
+    fn run_on(&self, kernel: Kernel, operands: [u32; 3]) -> Result<bool, Stopped> {
+        self.gate.guest(|| run(kernel, &self.memory, &self.passage, operands))?
+    }
+
+    /// Computes exponentials of powers that are `step` bytes apart.
+    fn exp(&self, [source, target]: [u64; 2], count: u64, step: u64) -> Result<bool, Stopped> {
+        self.put(0, [source | target << 32, count, step | step << 32]);
+        self.run_on(Kernel::Exp, [0, 8, 16])
     }
 
     fn put(&self, at: u32, words: impl IntoIterator<Item = u64>) {
@@ -205,6 +215,43 @@ fn numbers_are_sorted_unless_their_order_depends_on_the_algorithm() {
     assert_eq!([singles(1.5), singles(f32::NAN), singles(-0.0)], [Ok(true), Ok(false), Ok(false)]);
 }
 
+/// Powers whose exponentials are special, and many others.
+fn powers(numbers: &mut Numbers) -> Vec<f64> {
+    let near = [0.0, 2_f64.powi(-54), 512.0, 708.4, 709.8, 745.2, 1024.0, 5e-324, f64::MAX];
+    let near = near.into_iter().flat_map(|one| [one, one.next_down(), one.next_up()]);
+    let mut all: Vec<f64> = near.chain([f64::INFINITY]).flat_map(|one| [one, -one]).collect();
+    all.push(f64::NAN);
+    for _ in 0..4000 {
+        let unit = numbers.below(1 << 53) as f64 / (1_u64 << 53) as f64;
+        all.extend([unit * 1600.0 - 800.0, f64::from_bits(numbers.next())]);
+    }
+    all
+}
+
+/// Whether they are the build's, bit for bit, is tested by `engine/tests/image/kernels.rs`.
+#[test]
+fn exponentials_are_those_of_each_power() {
+    let (guest, mut numbers) = (Guest::new(4), Numbers(5));
+    let powers = powers(&mut numbers);
+    let count = powers.len() as u64;
+    let (source, target) = (1024, 1024 + 8 * count);
+    for results in [target, source] {
+        guest.put(source as u32, bits(&powers));
+        assert_eq!(guest.exp([source, results], count, 8), Ok(true));
+        let found = guest.bits(results as u32, powers.len());
+        for (power, found) in powers.iter().zip(found) {
+            let (found, expected) = (f64::from_bits(found), power.exp());
+            let is_near = found.to_bits().abs_diff(expected.to_bits()) <= 1
+                || (found.is_nan() && expected.is_nan());
+            assert!(is_near, "exp({power:e}) = {found:e}, not {expected:e}");
+        }
+    }
+    // Other steps and operands that overlap or are elsewhere are left to the guest.
+    assert_eq!(guest.exp([source, target], 4, 16), Ok(false));
+    assert_eq!(guest.exp([source, source + 8], 4, 8), Ok(false));
+    assert_eq!(guest.exp([source, 4 << 16], 4, 8), Ok(false));
+}
+
 /// Forged arguments change nothing but what a kernel may write to, and none hangs.
 /// `HATCHERY_FUZZ_CALLS` sets the number of calls.
 #[test]
@@ -229,23 +276,30 @@ fn fuzzed_arguments_reach_nothing_else() {
             0 => argument(&mut numbers) as u32,
             _ => 8 * numbers.below(end / 8 - 10) as u32,
         };
-        let words: [u64; 10] = std::array::from_fn(|_| argument(&mut numbers));
-        let kernel = match numbers.below(4) {
+        let mut words: [u64; 10] = std::array::from_fn(|_| argument(&mut numbers));
+        let kernel = match numbers.below(5) {
             0 => Kernel::Sort(NumberType::I64),
             1 => Kernel::Sort(NumberType::F32),
             2 => Kernel::Gemm,
-            _ => Kernel::GemvT,
+            3 => Kernel::GemvT,
+            _ => Kernel::Exp,
         };
-        let count = argument(&mut numbers) as u32;
+        let mut count = argument(&mut numbers) as u32;
+        let mut steps = argument(&mut numbers) as u32;
+        if kernel == Kernel::Exp && numbers.below(8) > 0 {
+            // Addresses, their number, and steps that are right.
+            (count, steps) = (at.wrapping_add(8), at.wrapping_add(16));
+            words[0] = words[0] & u64::from(u32::MAX) | argument(&mut numbers) << 32;
+            words[2] = 8 | 8 << 32;
+        }
         // The arguments of sorts are none that memory holds.
-        if matches!(kernel, Kernel::Gemm | Kernel::GemvT)
-            && u64::from(at) + 80 <= end
-            && at % 8 == 0
-        {
+        if !matches!(kernel, Kernel::Sort(_)) && u64::from(at) + 80 <= end && at % 8 == 0 {
             guest.put(at, words);
             content[at as usize / 8..][..10].copy_from_slice(&words);
         }
-        let is_done = guest.run(kernel, at, count).unwrap();
+        let before_call = |at: u32| content.get(at as usize / 8).copied().unwrap_or(0);
+        let (addresses, number) = (before_call(at), before_call(count) as u32);
+        let is_done = guest.run_on(kernel, [at, count, steps]).unwrap();
         done += u64::from(is_done);
         let low = |place: usize| u64::from(words[place] as u32);
         // What may have changed: from an address on, and how many bytes.
@@ -255,6 +309,7 @@ fn fuzzed_arguments_reach_nothing_else() {
             Kernel::Sort(_) => u64::from(at)..u64::from(at) + 8 * u64::from(count),
             Kernel::Gemm => low(6)..low(6) + 8 * ((low(1) - 1) * low(7) + low(0)),
             Kernel::GemvT => low(8)..low(8) + 8 * ((low(1) - 1) * low(9) + 1),
+            Kernel::Exp => (addresses >> 32)..(addresses >> 32) + 8 * u64::from(number),
         };
         assert!(written.end <= end, "{kernel:?} {at} {count} {words:?}");
         let after = guest.bits(0, before.len());
@@ -286,5 +341,7 @@ fn a_stop_ends_a_kernel() {
         };
         while guest.run(Kernel::Gemm, 0, 0).is_ok() {}
         assert!(stopper.join().unwrap());
+        // Nor does another one begin.
+        assert!(guest.exp([64; 2], 1 << 14, 8).is_err());
     }
 }

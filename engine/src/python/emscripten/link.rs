@@ -14,8 +14,9 @@
 //!   find what is linked, by its path.
 //! - When Python first loads a library, its start function, relocations and constructors run. A mark in
 //!   memory says that they did.
-//! - A name means what the interpreter defines, else what the library does, else one that it needs. So
-//!   libraries that don't need each other may define the same names.
+//! - A name means what the library itself defines, else one that it needs, else the interpreter: as
+//!   Python opens libraries, `RTLD_LOCAL`. So libraries that don't need each other may define the same
+//!   names, also those of the interpreter.
 //!
 //! Libraries are untrusted: whatever they are, the result is a module like others, which is checked as
 //! such. What can't be linked as its authors meant it is refused.
@@ -505,7 +506,7 @@ impl<'a> Link<'a> {
         let function = |module: &str, name: &str| {
             let of_main = || self.main.exported(ExternalKind::Func, name);
             let defined = || scope.iter().find_map(|library| library.defined(name));
-            let found = if module == ENV { of_main().or_else(defined) } else { None };
+            let found = if module == ENV { defined().or_else(of_main) } else { None };
             let is_it = |import: &(&str, &str, u32)| (import.0, import.1) == (module, name);
             found.or_else(|| self.main.imports.iter().position(is_it).map(|number| number as u32))
         };
@@ -514,7 +515,8 @@ impl<'a> Link<'a> {
                 let value = library.parts.exported_constant(name)?;
                 Some(value.wrapping_add(library.memory_base as i32))
             };
-            self.main.exported_constant(name).or_else(|| scope.iter().find_map(of_library))
+            let of_main = || self.main.exported_constant(name);
+            scope.iter().find_map(of_library).or_else(of_main)
         };
         let (mut functions, mut globals, mut tags) = (Vec::new(), Vec::new(), Vec::new());
         let (mut stubs, first_stub) = (Vec::new(), BEGIN + self.libraries.len() + self.stubs.len());

@@ -22,7 +22,7 @@ pub(crate) const IS_DONE: i32 = 1;
 
 /// The version of what kernels compute and of how they are called; a part of the key of compiled
 /// modules.
-pub(super) const KERNELS_VERSION: u32 = 1;
+pub(super) const KERNELS_VERSION: u32 = 2;
 
 /// What the host computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) enum Kernel {
     GemvT,
     /// Sorts numbers in ascending order: NumPy's `quicksort_`.
     Sort(NumberType),
+    /// Computes the exponential of each double: NumPy's `DOUBLE_exp`.
+    Exp,
 }
 
 /// The numbers that are sorted.
@@ -47,7 +49,7 @@ pub(crate) enum NumberType {
 }
 
 /// Each kernel with the function that it stands in for. The number of a call is the place here.
-pub(crate) const KERNELS: [(Kernel, &str); 10] = [
+pub(crate) const KERNELS: [(Kernel, &str); 11] = [
     (Kernel::Gemm, "dgemm_kernel"),
     (Kernel::GemvT, "dgemv_t"),
     (
@@ -88,6 +90,7 @@ pub(crate) const KERNELS: [(Kernel, &str); 10] = [
         "int quicksort_<npy::floating_point_type<double, (NPY_TYPES)12>, double, false>\
          (double*, long)",
     ),
+    (Kernel::Exp, "DOUBLE_exp"),
 ];
 
 /// Returns the kernel that a call of `host.call` with this length is of.
@@ -108,22 +111,25 @@ impl Kernel {
             Self::GemvT => &[I32, I32, I32, F64, I32, I32, I32, I32, I32, I32, I32],
             // Where they are, and how many.
             Self::Sort(_) => &[I32, I32],
+            // Where the operands' addresses, their number and their steps are; nothing.
+            Self::Exp => &[I32, I32, I32, I32],
         }
     }
 
     fn results(self) -> &'static [Type] {
         match self {
             Self::Gemm | Self::GemvT => &[Type::I32],
-            Self::Sort(_) => &[],
+            Self::Sort(_) | Self::Exp => &[],
         }
     }
 
-    /// Parameters, each with the least value for which calling the host pays.
+    /// Parameters, each with the least value for which calling the host pays. Of `Exp` it is the value to
+    /// which the parameter points.
     fn least(self) -> &'static [(u32, i32)] {
         match self {
             Self::Gemm => &[(0, 6), (1, 6), (2, 16)],
             Self::GemvT => &[(0, 32), (1, 8)],
-            Self::Sort(_) => &[(1, 64)],
+            Self::Sort(_) | Self::Exp => &[(1, 64)],
         }
     }
 }
@@ -158,15 +164,20 @@ impl Begin for CallKernels {
 fn begin(kernel: Kernel, call: u32, host_call: u32) -> Vec<Operator<'static>> {
     let get = |local_index| Operator::LocalGet { local_index };
     let value = |value: i32| Operator::I32Const { value };
+    let memarg = |align, offset| MemArg { align, max_align: align, offset, memory: 0 };
+    let load = || Operator::I32Load { memarg: memarg(2, 0) };
     let mut operators = Vec::new();
     for (place, (parameter, least)) in kernel.least().iter().enumerate() {
-        operators.extend([get(*parameter), value(*least), Operator::I32GeS]);
+        operators.push(get(*parameter));
+        operators.extend((kernel == Kernel::Exp).then(load));
+        operators.extend([value(*least), Operator::I32GeS]);
         operators.extend((place > 0).then_some(Operator::I32And));
     }
     operators.push(Operator::If { blockty: BlockType::Empty });
     let call = value(call.cast_signed());
     match kernel {
         Kernel::Sort(_) => operators.extend([get(0), call, get(1), value(0)]),
+        Kernel::Exp => operators.extend([get(0), call, get(1), get(2)]),
         Kernel::Gemm | Kernel::GemvT => {
             // The arguments go below the stack, where nothing is while a function begins.
             let parameters = kernel.parameters();
@@ -180,10 +191,9 @@ fn begin(kernel: Kernel, call: u32, host_call: u32) -> Vec<Operator<'static>> {
                 operators.extend(block.clone());
                 operators.push(get(place));
                 let offset = u64::from(place) * size_of::<u64>() as u64;
-                let memarg = |align| MemArg { align, max_align: align, offset, memory: 0 };
                 operators.push(match parameter {
-                    Type::F64 => Operator::F64Store { memarg: memarg(3) },
-                    _ => Operator::I32Store { memarg: memarg(2) },
+                    Type::F64 => Operator::F64Store { memarg: memarg(3, offset) },
+                    _ => Operator::I32Store { memarg: memarg(2, offset) },
                 });
             }
             operators.extend(block);
@@ -213,7 +223,9 @@ mod tests {
             (i32.const 5))
         (func $dgemv_t (export "other type") (param i32) (result i32) (i32.const 5))
         (func $"int quicksort_<npy::integral_type<int, (NPY_TYPES)5>, int, false>(int*, long)"
-            (export "sort") (param i32 i32) (i32.store (i32.const 16) (i32.const 5))))"#;
+            (export "sort") (param i32 i32) (i32.store (i32.const 16) (i32.const 5)))
+        (func $DOUBLE_exp (export "exp") (param i32 i32 i32 i32)
+            (i32.store (i32.const 16) (i32.const 5))))"#;
 
     #[test]
     fn large_operands_go_to_the_host_and_small_ones_stay() {
@@ -222,12 +234,12 @@ mod tests {
         let mut store = engine.store();
         // What the host answers, and the calls that it got.
         let calls = FunctionEnv::new(&mut store, (0, Vec::new()));
-        let call = |mut env: FunctionEnvMut<'_, (i32, Vec<[u32; 3]>)>,
+        let call = |mut env: FunctionEnvMut<'_, (i32, Vec<[u32; 4]>)>,
                     at: u32,
                     call: u32,
                     count: u32,
-                    _: u32| {
-            env.data_mut().1.push([at, call, count]);
+                    steps: u32| {
+            env.data_mut().1.push([at, call, count, steps]);
             env.data().0
         };
         let call = Function::new_typed_with_env(&mut store, &calls, call);
@@ -239,6 +251,8 @@ mod tests {
         let gemm = exports.get_function("gemm").unwrap();
         let sort: TypedFunction<(i32, i32), ()> =
             exports.get_typed_function(&store, "sort").unwrap();
+        let exp: TypedFunction<(i32, i32, i32, i32), ()> =
+            exports.get_typed_function(&store, "exp").unwrap();
         let numbers = [8, 9, 20, 0, 4, 5, 6, 7].map(Value::I32);
         let arguments = |depth| {
             let mut arguments = numbers.clone();
@@ -252,8 +266,16 @@ mod tests {
             memory.shared().write(16, &[0; 4]).unwrap();
             sort.call(&mut store, 1024, 63).unwrap();
             sort.call(&mut store, 1024, 64).unwrap();
+            for count in [63_u32, 64] {
+                memory.shared().write(2048, &count.to_le_bytes()).unwrap();
+                exp.call(&mut store, 1032, 2048, 3072, 0).unwrap();
+            }
         }
-        let expected = [[4096 - 64, LEAST_KERNEL_CALL, 0], [1024, LEAST_KERNEL_CALL + 2, 64]];
+        let expected = [
+            [4096 - 64, LEAST_KERNEL_CALL, 0, 0],
+            [1024, LEAST_KERNEL_CALL + 2, 64, 0],
+            [1032, LEAST_KERNEL_CALL + 10, 2048, 3072],
+        ];
         assert_eq!(calls.as_ref(&store).1[..], [expected, expected].concat());
         let mut stored = [[0; 8]; 8];
         memory.shared().read(4096 - 64, stored.as_flattened_mut()).unwrap();

@@ -150,7 +150,7 @@ fn a_library_begins_once_where_its_path_is_opened() {
 }
 
 #[test]
-fn names_mean_what_the_interpreter_or_the_library_defines() {
+fn names_mean_what_the_library_or_the_interpreter_defines() {
     for (expected, body) in [
         (42, "(i32.load (global.get $answer))"),
         (i32::from(b'x'), "(i32.load8_u (i32.add (global.get $text) (i32.const 2)))"),
@@ -190,6 +190,27 @@ fn libraries_that_define_the_same_names_stay_apart() {
     ];
     assert_eq!(result(&libraries, "(call $a)"), i32::from(b't'));
     assert_eq!(result(&libraries, "(call $b)"), i32::from(b'o') * 1000 + 5);
+}
+
+#[test]
+fn a_name_means_what_the_library_defines_before_what_the_interpreter_does() {
+    let defines = r#"
+        (global (export "answer") i32 (i32.const 4))
+        (data (i32.add (global.get $memory) (i32.const 4)) "\07\00\00\00")
+        (func (export "double") (param i32) (result i32) (i32.mul (local.get 0) (i32.const 20)))"#;
+    let init = |body: &str| format!(r#"(func (export "PyInit_x") (result i32) {body})"#);
+    let uses = "(i32.add (call $double (i32.const 100)) (i32.load (global.get $answer)))";
+    let calls =
+        "(call_indirect (param i32) (result i32) (i32.const 3) (global.get $address_of_double))";
+    for (own, other, body) in [(2007, 242, uses), (60, 6, calls)] {
+        let libraries =
+            [(A, library("", &format!("{defines}{}", init(body)))), (B, library("", &init(body)))];
+        assert_eq!(result(&libraries, "(call $a)"), own);
+        // Others don't notice, unless they need it.
+        assert_eq!(result(&libraries, "(call $b)"), other);
+        let libraries = [libraries[0].clone(), (B, library(NEEDS_A, &init(body)))];
+        assert_eq!(result(&libraries, "(call $b)"), own);
+    }
 }
 
 /// The part of `dylink.0` that says that a library needs another one.
