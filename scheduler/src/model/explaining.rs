@@ -38,7 +38,7 @@ impl Model {
         let turns = self.turns_ahead(id, job);
         JobState::Waiting {
             waited: now.saturating_sub(job.submitted),
-            reason: self.wait_reason(id, job, turns, now),
+            reason: self.wait_reason(job, turns, now),
             ahead_in_tenant,
             ahead_of_others,
             estimate: self.estimate_wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
@@ -69,7 +69,7 @@ impl Model {
             .map_or(0, |session| session.waiting.range(..id).count() + usize::from(session.runs()))
     }
 
-    fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize, now: Time) -> WaitReason {
+    fn wait_reason(&self, job: &Job, turns_ahead: usize, now: Time) -> WaitReason {
         if let Some(session) = job.queued.session
             && turns_ahead > 0
         {
