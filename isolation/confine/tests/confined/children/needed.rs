@@ -23,7 +23,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::Resource;
 
-use crate::support::{End, become_nobody, borrowed, confine, of_child, raw, run, shared};
+use super::support::{End, become_nobody, borrowed, confine, of_child, raw, run, shared};
 
 const PAGE: usize = 4096;
 
@@ -32,7 +32,7 @@ pub(crate) fn a_worker_does_its_work() {
         let shared = shared();
         let (parent, child) = UnixStream::pair().unwrap();
         let child = File::from(OwnedFd::from(child));
-        let worker = crate::support::start(|| {
+        let worker = super::support::start(|| {
             if !is_root {
                 become_nobody();
             }
@@ -53,7 +53,7 @@ pub(crate) fn a_worker_does_its_work() {
         });
         drop(child);
         let served = run(|| i32::from(serve(&parent).is_err()));
-        let ended = crate::support::wait(worker);
+        let ended = super::support::wait(worker);
         assert_eq!(
             (ended, served),
             (End::Exit(0), End::Exit(0)),
@@ -241,12 +241,12 @@ fn signals() {
 }
 
 fn clocks() {
-    let before = crate::support::now();
+    let before = super::support::now();
     let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
     let slept =
         rustix::thread::clock_nanosleep_relative(rustix::thread::ClockId::Monotonic, &pause);
     assert!(matches!(slept, rustix::thread::NanosleepRelativeResult::Ok));
-    assert!(crate::support::now() - before >= 2_000_000);
+    assert!(super::support::now() - before >= 2_000_000);
     let thread = raw(libc::SYS_gettid, []);
     let cpu_clock = !thread << 3 | 6;
     let mut time = [0i64; 2];

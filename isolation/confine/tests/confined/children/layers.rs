@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 
 use confine::{ConfineError, Confinement, Layer, Report};
 
-use crate::support::{
+use super::support::{
     End, be_parent, become_nobody, borrowed, confine, confine_bare, now, of_child, raw, run,
     shared, start, wait,
 };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use confine::{CALLS, RefusedCall};
 
-use crate::support::{End, become_nobody, confine_bare, run, shared};
+use super::support::{End, become_nobody, confine_bare, run, shared};
 use test_support::attempts::{Attempt, Listeners, Targets, attempts, state};
 use test_support::raw::raw;
 
