@@ -2,8 +2,8 @@
 //! musl 1.2 (`exp.c`, `exp_data.c`), which has them from Arm's Optimized Routines. No product is fused
 //! with a sum, as in WebAssembly. Results are within 0.52 units in the last place.
 //!
-//! Blocks are computed as for usual powers, so that the compiler can use vectors. A block
-//! with others is computed again, one by one.
+//! Blocks are computed as for usual powers, so that the compiler can use vectors. A block with others
+//! is computed again, one by one.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls AVX2 code on such CPUs"))]
 
 use std::ops::Range;
@@ -54,7 +54,7 @@ impl ExpLoop {
             .map(|piece| piece * PIECE..self.count.min((piece + 1) * PIECE))
     }
 
-    /// Computes these.
+    /// Computes the exponentials of this piece.
     pub(super) fn compute(&self, memory: &GuestMemory, piece: &Range<u64>) {
         // It was in memory when it was read. So it is now, unless the run is stopped.
         let _ = self.lend(memory, piece, |source, target| {
@@ -129,8 +129,8 @@ fn compute_portably(powers: &mut [Double]) {
     }
 }
 
-/// An exponential as `scale * (1 + rest)`, and the number of 128ths by which the exponent of `scale`
-/// is not yet shifted.
+/// An exponential as `scale * (1 + rest)`, where `scale` are the bits of a double whose exponent may not
+/// fit. `number` is what the power was reduced by.
 struct Power {
     number: u64,
     scale: u64,
@@ -138,7 +138,7 @@ struct Power {
 }
 
 impl Power {
-    /// Reduces the power to a number of 128ths of `ln 2`, and what is left.
+    /// Reduces the power by a number of parts of `ln 2`, of which `PARTS` are the whole.
     #[inline(always)]
     fn of(power: f64) -> Self {
         const PARTS_BY_LN_2: f64 = f64::from_bits(0x4067_1547_652b_82fe);
