@@ -113,7 +113,7 @@ impl Host {
     /// Runs programs whose own code faults: too deep a recursion, and `unreachable`.
     #[track_caller]
     fn survives_faults_of_programs(&self) {
-        let deep = Job::code("x = None\nfor _ in range(10**6): x = (x,)\ndel x");
+        let deep = Job::code("x = ()\nfor _ in range(2 * 10**5): x = (x,)\nhash(x)");
         let outcome = self.runtime.block_on(self.pool.run(deep)).unwrap();
         let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
         assert_eq!(hit.limit, LimitKind::Stack);

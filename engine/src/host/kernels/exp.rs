@@ -8,13 +8,9 @@
 
 use std::ops::Range;
 
-use super::lend;
+use super::operands::{DOUBLE_BYTES, Double, lend};
 use crate::memory::GuestMemory;
 
-/// A double in the guest's memory, where alignment isn't checked.
-type Double = [u8; 8];
-
-const DOUBLE_BYTES: u64 = size_of::<Double>() as u64;
 /// Powers of a piece of work: a millisecond.
 const PIECE: u64 = 1 << 19;
 /// Powers that stay in the CPU's first cache while they are copied and computed.
